@@ -1,0 +1,59 @@
+"""The `vrt` command: one subcommand a file in `commands/`, loaded only when it is used."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+from vrt_host import __version__
+from vrt_host.errors import UsageError
+
+COMMANDS = {
+    "demo": "play the whole conversation with a simulated board and the offline agent",
+    "serve": "run the host: accept boards and give them an agent",
+    "sim": "run the firmware on a simulated board",
+    "token": "manage the tokens that boards authenticate with",
+}
+
+
+def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser with every subcommand listed, but only the one in `argv` filled in (others import heavy parts)."""
+    parser = argparse.ArgumentParser(
+        prog="vrt",
+        description="vRT Edge: voice boards that can be trusted with the front door.",
+        epilog="`vrt COMMAND --help` shows a command's options with examples.",
+    )
+    parser.add_argument("--version", action="version", version=f"vrt {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    wanted = next((word for word in argv if not word.startswith("-")), None)
+    for name, summary in COMMANDS.items():
+        sub = commands.add_parser(
+            name,
+            help=summary,
+            description=summary[0].upper() + summary[1:] + ".",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        if name == wanted:
+            module = importlib.import_module(f"vrt_host.commands.{name}")
+            module.add_arguments(sub)
+            sub.set_defaults(run=module.run)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `vrt`; returns the exit code: 0 done, 1 it failed, 2 the operator's input was wrong."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    args = build_parser(words).parse_args(words)
+    try:
+        return int(args.run(args))
+    except UsageError as error:
+        print(f"vrt {args.command}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""vRT on the wire, without I/O."""

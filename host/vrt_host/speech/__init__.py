@@ -1,0 +1,1 @@
+"""Speech parts behind small interfaces."""

@@ -1,0 +1,20 @@
+"""Shared by all tests: firmware tests raise `SkipTest`, which pytest must read as a skip."""
+
+import micropython  # noqa: F401  (the CPython shim: puts ptr8 and const into builtins)
+import pytest
+from firmware.support import SkipTest
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_call(item):
+    outcome = yield
+    if outcome.excinfo is not None and issubclass(outcome.excinfo[0], SkipTest):
+        outcome.force_exception(pytest.skip.Exception(str(outcome.excinfo[1])))
+
+
+@pytest.fixture(scope="session")
+def micropython_binary():
+    """The MicroPython that the simulator would use; its absence is a failure, not a skip."""
+    from vrt_host.sim.board import find_micropython  # noqa: PLC0415  (imports numpy; few tests need it)
+
+    return str(find_micropython())
