@@ -1,0 +1,48 @@
+# One verb per check, the same in CI. Nothing but Python 3.11 to 3.13 and make is needed beforehand.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
+	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && { echo $$p; break; }; done)
+BIN := .venv/bin
+SETUP := pyproject.toml constraints.txt tools/setup_env.py
+.PHONY: help setup demo test lint format types bench tables clean
+
+help: ## list the verbs
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+
+.venv/.demo: $(SETUP)
+	@test -n "$(PYTHON)" || { echo "Python 3.11 to 3.13 is needed and none was found; install one or name it: make PYTHON=/path/to/python3.12"; exit 1; }
+	@$(PYTHON) tools/setup_env.py demo
+	@touch $@
+
+.venv/.test .venv/.lint .venv/.types: .venv/.%: .venv/.demo
+	@$(BIN)/python tools/setup_env.py $*
+	@touch $@
+
+setup: .venv/.demo ## make .venv with the product in it
+
+demo: .venv/.demo ## play the whole conversation: real firmware, simulated board, offline agent
+	@$(BIN)/vrt demo
+
+test: .venv/.test ## run every test
+	@$(BIN)/python -m pytest -q
+
+lint: .venv/.lint ## ruff, codespell, fresh tables, module sizes, wording of the repository
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	@$(BIN)/codespell
+	@$(BIN)/python tools/gen_tables.py --check
+	@$(BIN)/python tools/check_sizes.py
+
+format: .venv/.lint ## format all Python
+	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+types: .venv/.types ## mypy strict on the host, pyright with the ESP32 stubs on the firmware
+	@$(BIN)/mypy
+	@$(BIN)/pyright
+
+bench: .venv/.test ## measure, print a table, write build/bench.json
+	@$(BIN)/python tools/bench.py
+
+tables: .venv/.demo ## regenerate the device's tables from schema/
+	@$(BIN)/python tools/gen_tables.py
+
+clean: ## remove everything that was made here
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
