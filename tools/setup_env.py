@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 VENV = ROOT / ".venv"
 PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 STUBS = ROOT / "build" / "typings"
-STUB_PACKAGE = "micropython-esp32-esp32-generic-s3-stubs~=1.28"
+STUB_PACKAGE = "micropython-esp32-esp32-generic-s3-stubs==1.29.*"
 
 
 def say(text: str) -> None:
