@@ -1,0 +1,181 @@
+"""Generates `firmware/vrt/protocol/tables.py`, what the device knows of the messages, from `schema/`.
+
+    python tools/gen_tables.py            writes the file
+    python tools/gen_tables.py --check    exits 1 when it is stale
+
+A part of a schema that the tables cannot express stops the generator: then teach it, or the device would not check it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+SCHEMA = ROOT / "schema"
+TABLES = ROOT / "firmware" / "vrt" / "protocol" / "tables.py"
+
+KINDS = ("JSON", "STRING", "ID", "U32", "BOOL", "ENUM", "FORMAT", "TOKENS", "CODE")
+"""What a member may be; the value on the device is the index."""
+
+CLASSES = {"transient": 0, "sequenced": 1, "sessionless": 2}
+REFS = {
+    "json": "JSON",
+    "id": "ID",
+    "u32": "U32",
+    "format": "FORMAT",
+    "capabilities": "TOKENS",
+    "errorCode": "CODE",
+}
+NOTES = {"title", "description", "examples", "$schema"}
+OPTIONAL, REQUIRED, WHEN_NOT_OK = 0, 1, 2
+
+Schema = dict[str, Any]
+Field = tuple[str, int, int, tuple[str, ...] | None]
+
+HEADER = """\
+# What the device knows of the wire: generated from schema/ by tools/gen_tables.py, not edited.
+#
+# SERVER maps the type of a server message to (seq class, fields); PHASES maps the phase of a tool.stream (§7.5)
+# to its further fields. A field is (name, kind, required, extra):
+#   kind      JSON 0 any value         STRING 1               ID 2 string of 1 to 256 characters (code points)
+#             U32 3 integer 0..2^32-1, 1.0 counts, true does not       BOOL 4       ENUM 5 one of the strings in extra
+#             FORMAT 6 object: encoding one of extra, sampleRate absent or an integer > 0
+#             TOKENS 7 array of strings of 1 to 64 characters: words of a-z 0-9, joined by single . or -
+#             CODE 8 string: words of A-Z 0-9, joined by single _
+#   required  0 may be absent, 1 must be present (null included, for JSON), 2 must be present when ok is false.
+#             A member that is present must be of its kind in each case.
+# seq class   0 transient: seq is 0.  1 sequenced: seq is 1..2^32-1.  2 sessionless: seq is 0..2^32-1 (§4.1)
+# CLIENT maps the type of a client message to its seq class; FAILURE_CODES are the codes of a tool.result (§7.3).
+# ERRORS are the known codes of an error (§9.2; the set is open). A receiver takes MAX_DEPTH levels of nesting.
+"""
+
+
+def load(path: str) -> Schema:
+    """A schema by its path below `schema/`."""
+    value: Schema = json.loads((SCHEMA / path).read_text("utf-8"))
+    return value
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Generate the device's tables from schema/.")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when the file is stale")
+    check = parser.parse_args(arguments).check
+    text = generate()
+    if not check:
+        TABLES.write_text(text, "utf-8")
+    elif not TABLES.is_file() or TABLES.read_text("utf-8") != text:
+        print(f"{TABLES.relative_to(ROOT)} is stale: run python tools/gen_tables.py", file=sys.stderr)
+        return 1
+    return 0
+
+
+def generate() -> str:
+    """The text of `tables.py`."""
+    common = load("common.json")["$defs"]
+    lines = [HEADER, "from micropython import const", ""]
+    lines += [f"{name} = const({index})" for index, name in enumerate(KINDS)]
+    lines += [""]
+    lines += [f"HEADER_BYTES = const({common['audioHeaderBytes']['const']})  # of an audio frame (§8.1)"]
+    lines += [f"{entry['title']} = const({entry['const']})" for entry in common["audioKind"]["oneOf"]]
+    lines += [f"MAX_DEPTH = const({common['maxDepth']['const']})", ""]
+    for entry in common["closeCode"]["oneOf"]:
+        lines.append(f"CLOSE_{entry['title']} = const({entry['const']})  # {entry['description']}")
+    lines += ["", f"FAILURE_CODES = {literal(common['failureCode']['enum'])}"]
+    lines += multiline("ERRORS", [f'"{entry["const"]}"' for entry in common["knownErrorCode"]["oneOf"]], "()")
+    client = [f'"{path.stem}": {seq_class(load(f"client/{path.name}"))}' for path in messages("client")]
+    lines += multiline("CLIENT", client, "{}")
+    server = []
+    for path in messages("server"):
+        schema = load(f"server/{path.name}")
+        server.append(f'"{path.stem}": ({seq_class(schema)}, {literal(fields(schema, common))})')
+    lines += multiline("SERVER", server, "{}")
+    stream = load("server/tool.stream.json")
+    lines += multiline("PHASES", [f'"{name}": {literal(of)}' for name, of in phases(stream, common)], "{}")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def messages(direction: str) -> list[Path]:
+    return sorted((SCHEMA / direction).glob("*.json"))
+
+
+def multiline(name: str, entries: list[str], brackets: str) -> list[str]:
+    return [f"{name} = {brackets[0]}", *(f"    {entry}," for entry in entries), brackets[1], ""]
+
+
+def seq_class(schema: Schema) -> int:
+    return CLASSES[reference(schema["properties"]["seq"])]
+
+
+def reference(schema: Schema) -> str:
+    """The name of the common definition that a property refers to."""
+    return str(schema["$ref"]).removeprefix("../common.json#/$defs/")
+
+
+def fields(schema: Schema, common: Schema, phase: bool = False) -> tuple[Field, ...]:
+    """The fields of a message beyond `v`, `seq` and `type`, or those that a phase adds."""
+    known = NOTES | {"type", "required", "properties"} | ({"if", "then"} if phase else {"allOf"})
+    if unknown := schema.keys() - known:
+        raise SystemExit(f"{schema.get('title', 'a phase')}: the tables cannot express {sorted(unknown)}")
+    always = schema.get("required", [])
+    when_not_ok: list[str] = []
+    if "if" in schema:
+        if schema["if"] != {"properties": {"ok": {"const": False}}} or schema["then"].keys() != {"required"}:
+            raise SystemExit("a phase: the tables can only express what is required when ok is false")
+        when_not_ok = schema["then"]["required"]
+    result = []
+    for name, member in schema.get("properties", {}).items():
+        if name in ("v", "seq", "type") or not member.keys() - NOTES:
+            continue  # checked before the fields, or free
+        need = REQUIRED if name in always else WHEN_NOT_OK if name in when_not_ok else OPTIONAL
+        kind, extra = kind_of(name, member, common)
+        result.append((name, kind, need, extra))
+    return tuple(result)
+
+
+def kind_of(name: str, member: Schema, common: Schema) -> tuple[int, tuple[str, ...] | None]:
+    """A member's kind, and the allowed strings where it has some."""
+    bare = {key: value for key, value in member.items() if key not in NOTES}
+    if bare.keys() == {"$ref"}:
+        target = common[reference(bare)]
+        if "enum" in target:
+            return KINDS.index("ENUM"), tuple(target["enum"])
+        kind = REFS.get(reference(bare))
+        if kind is not None:
+            extra = tuple(target["properties"]["encoding"]["enum"]) if kind == "FORMAT" else None
+            return KINDS.index(kind), extra
+    if bare.keys() == {"enum"}:
+        return KINDS.index("ENUM"), tuple(bare["enum"])
+    if bare in ({"type": "string"}, {"type": "boolean"}):
+        return KINDS.index("STRING" if bare["type"] == "string" else "BOOL"), None
+    raise SystemExit(f"{name}: the tables cannot express {bare}")
+
+
+def phases(stream: Schema, common: Schema) -> list[tuple[str, tuple[Field, ...]]]:
+    """What each phase of a tool.stream adds (§7.5), in the order of the enumeration."""
+    added: dict[str, tuple[Field, ...]] = {}
+    for rule in stream["allOf"]:
+        if rule.keys() != {"if", "then"}:
+            raise SystemExit(f"tool.stream: the tables cannot express {rule}")
+        added[rule["if"]["properties"]["phase"]["const"]] = fields(rule["then"], common, phase=True)
+    names: list[str] = stream["properties"]["phase"]["enum"]
+    if unknown := added.keys() - set(names):
+        raise SystemExit(f"tool.stream: no such phases: {sorted(unknown)}")
+    return [(name, added.get(name, ())) for name in names]
+
+
+def literal(value: Any) -> str:
+    """A Python literal in our style: double quotes, tuples."""
+    if isinstance(value, str):
+        return json.dumps(value)
+    if isinstance(value, (tuple, list)):
+        inner = ", ".join(literal(item) for item in value)
+        return f"({inner},)" if len(value) == 1 else f"({inner})"
+    return repr(value)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
