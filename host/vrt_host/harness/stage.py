@@ -1,0 +1,142 @@
+"""Scenes and steps: what has to happen, checked against the event log as it happens.
+
+Each step has a condition, a deadline and, when it fails, one line that says where, what was awaited and what was
+seen instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from vrt_host.harness.live import View
+from vrt_host.harness.recorder import Event, NotSeen, Recorder
+
+_SHOWN = 6
+
+
+class StepFailed(Exception):
+    """A step did not happen; the message is one line."""
+
+
+@dataclass(slots=True)
+class SceneLog:
+    """One scene as it went. `ok` is None while it runs."""
+
+    number: int
+    title: str
+    start: float
+    end: float | None = None
+    ok: bool | None = None
+    note: str = ""
+    steps: list[str] = field(default_factory=list)
+
+
+class Stage:
+    """Runs scenes over a recorder and tells the view."""
+
+    def __init__(self, recorder: Recorder, view: View) -> None:
+        self.recorder = recorder
+        self.view = view
+        self.scenes: list[SceneLog] = []
+        self._since = 0
+
+    @property
+    def steps(self) -> int:
+        """How many steps happened in all scenes."""
+        return sum(len(scene.steps) for scene in self.scenes)
+
+    @contextlib.contextmanager
+    def scene(self, title: str) -> Iterator[SceneLog]:
+        """A scene: everything awaited inside is looked for from its beginning on."""
+        scene = SceneLog(len(self.scenes) + 1, title, self.recorder.now)
+        self.scenes.append(scene)
+        self._since = self.recorder.mark()
+        self.recorder.add("demo", "scene", number=scene.number, title=title)
+        self.view.title(f"{scene.number}  {title}")
+        try:
+            yield scene
+            scene.ok = True
+        except StepFailed:
+            scene.ok = False
+            raise
+        finally:
+            scene.end = self.recorder.now
+            self.recorder.add("demo", "scene.end", number=scene.number, ok=scene.ok)
+
+    def mark(self) -> None:
+        """Look for what follows from here on."""
+        self._since = self.recorder.mark()
+
+    async def expect(
+        self,
+        step: str,
+        source: str,
+        event: str,
+        *,
+        within: float,
+        detail: Callable[[Event], str] | None = None,
+        **fields: Any,
+    ) -> Event:
+        """The first event of this source and name whose members equal `fields` (a callable member is a test).
+
+        Raises `StepFailed` when it is not seen within `within` seconds.
+        """
+
+        def match(entry: Event) -> bool:
+            return entry["source"] == source and entry["event"] == event and agrees(entry, fields)
+
+        try:
+            found = await self.recorder.wait_for(match, within=within, after=self._since)
+        except NotSeen as error:
+            wanted = " ".join([source, event, *(f"{name}={_short(value)}" for name, value in fields.items())])
+            seen = [entry for entry in error.since if entry["source"] != "demo"][-_SHOWN:]
+            last = "; ".join(summary(entry) for entry in seen) or "nothing"
+            self._fail(step, f"waited {within:g} s for {wanted}; the last that was seen: {last}")
+        self._pass(step, found["t"], detail(found) if detail is not None else "")
+        return found
+
+    def check(self, step: str, condition: bool, saw: object, detail: str = "") -> None:
+        """A condition that must hold now; `saw` says what there was."""
+        if not condition:
+            self._fail(step, f"saw {saw}")
+        self._pass(step, self.recorder.now, detail)
+
+    def _pass(self, step: str, time: float, detail: str) -> None:
+        if self.scenes:
+            self.scenes[-1].steps.append(step)
+        self.recorder.add("demo", "step", text=step, ok=True, seen_at=time)
+        self.view.passed(time, step, detail)
+
+    def _fail(self, step: str, why: str) -> None:
+        where = f"scene {self.scenes[-1].number}, " if self.scenes else ""
+        line = f"{where}“{step}” did not happen: {why}"
+        self.recorder.add("demo", "step", text=step, ok=False, why=why)
+        self.view.failed(self.recorder.now, line)
+        raise StepFailed(line)
+
+
+def agrees(entry: Event, fields: dict[str, Any]) -> bool:
+    """Whether an event has these members; a callable one is a test of the value."""
+    for name, wanted in fields.items():
+        value = entry.get(name)
+        if not (wanted(value) if callable(wanted) else value == wanted):
+            return False
+    return True
+
+
+def summary(entry: Event) -> str:
+    """An event in a few words."""
+    rest = [
+        f"{name}={_short(value)}" for name, value in entry.items() if name not in {"t", "source", "event"}
+    ]
+    return " ".join([f"{entry['t']:.2f}", entry["source"], entry["event"], *rest[:4]])
+
+
+def _short(value: object) -> str:
+    if callable(value):
+        return "(a test)"
+    text = str(value)
+    return text if len(text) <= 40 else text[:39] + "…"
