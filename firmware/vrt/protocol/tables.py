@@ -49,6 +49,7 @@ ERRORS = (
     "RESUME_FAILED",
     "START_FAILED",
     "AGENT_ERROR",
+    "OVERFLOW",
     "TOO_LARGE",
 )
 
