@@ -1,0 +1,189 @@
+# One control message to bytes and back (vRT §2.2, §9.1). Never on the audio path: it may allocate.
+import io
+import json
+import sys
+
+from micropython import const
+
+from vrt.errors import ProtocolError
+from vrt.protocol.grammar import is_json, join_surrogates
+from vrt.protocol.tables import PHASES, SERVER
+
+_TRANSIENT = const(0)
+_WHEN_NOT_OK = const(2)
+
+# MicroPython's parser reads a view of the receive buffer, CPython's wants bytes.
+_text = memoryview if sys.implementation.name == "micropython" else bytes
+
+
+class WireError(ProtocolError):
+    # A message of the peer's that is invalid: `code` as §9.1 classifies it, `seq` its place in the stream, 0 if it has none.
+    def __init__(self, code, text, seq=0):
+        super().__init__(text)
+        self.code = code
+        self.seq = seq
+
+
+def decode(buf, n):
+    # The control message in buf[0:n] as a dict whose u32 members are ints. Raises WireError. May rewrite the buffer.
+    if not is_json(buf, n):
+        raise WireError("MALFORMED", "not JSON")
+    n = join_surrogates(buf, n)
+    try:
+        message = json.loads(_text(memoryview(buf)[:n]))
+    except ValueError as error:  # such as a number the runtime cannot hold
+        raise WireError("MALFORMED", str(error)) from None
+    if not isinstance(message, dict):
+        raise WireError("MALFORMED", "not an object")
+    version = message.get("v")
+    if isinstance(version, bool) or not isinstance(version, (int, float)) or version != 1:
+        raise WireError("UNSUPPORTED_VERSION", "v is not 1")
+    seq = message.get("seq")
+    known = _is_u32(seq, None)
+    place = int(seq) if known else 0
+    kind = message.get("type")
+    entry = SERVER.get(kind) if isinstance(kind, str) else None
+    if entry is None:
+        raise WireError("UNKNOWN_TYPE", "unknown type", place)
+    seq_class, fields = entry
+    if seq_class == _TRANSIENT:
+        place = 0  # whatever its seq says, it has no place in the stream
+    # 0 transient: seq 0; 1 sequenced: seq above 0; 2 sessionless: both (§4.1)
+    if not known or (seq_class == 0 and seq) or (seq_class == 1 and not seq):
+        raise WireError("INVALID_FIELD", kind + ": seq", place)
+    message["seq"] = int(seq)
+    bad = _bad_field(message, fields) or (
+        kind == "tool.stream" and _bad_field(message, PHASES[message["phase"]])
+    )
+    if bad:
+        raise WireError("INVALID_FIELD", kind + ": " + bad, place)
+    return message
+
+
+def _bad_field(message, fields):
+    # The first member that breaks its row of the tables, or None.
+    for name, kind, required, extra in fields:
+        if name not in message:
+            if required and not (required == _WHEN_NOT_OK and message.get("ok")):
+                return name
+        elif not _CHECKS[kind](message[name], extra):
+            return name
+        elif kind == 3:  # U32
+            message[name] = int(message[name])
+    return None
+
+
+def _is_any(value, extra):
+    return True
+
+
+def _is_string(value, extra):
+    return isinstance(value, str)
+
+
+def _is_id(value, extra):
+    return isinstance(value, str) and 0 < len(value) <= 256
+
+
+def _is_u32(value, extra):
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return 0 <= value <= 0xFFFFFFFF and value == int(value)
+
+
+def _is_bool(value, extra):
+    return isinstance(value, bool)
+
+
+def _is_enum(value, extra):
+    return isinstance(value, str) and value in extra
+
+
+def _is_format(value, extra):
+    if not isinstance(value, dict) or not _is_enum(value.get("encoding"), extra):
+        return False
+    if "sampleRate" not in value:
+        return True
+    rate = value["sampleRate"]
+    if (
+        isinstance(rate, bool)
+        or not isinstance(rate, (int, float))
+        or not 0 < rate < float("inf")
+        or rate != int(rate)
+    ):
+        return False
+    value["sampleRate"] = int(rate)
+    return True
+
+
+def _is_words(value, alphabet, joints):
+    # Runs of the alphabet, joined by single joints.
+    fresh = True
+    for char in value:
+        if char in joints:
+            if fresh:
+                return False
+            fresh = True
+        elif char in alphabet:
+            fresh = False
+        else:
+            return False
+    return not fresh
+
+
+def _are_tokens(value, extra):
+    if not isinstance(value, list):
+        return False
+    for token in value:
+        if not isinstance(token, str) or len(token) > 64:
+            return False
+        if not _is_words(token, "abcdefghijklmnopqrstuvwxyz0123456789", ".-"):
+            return False
+    return True
+
+
+def _is_code(value, extra):
+    return isinstance(value, str) and _is_words(value, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", "_")
+
+
+_CHECKS = (
+    _is_any,
+    _is_string,
+    _is_id,
+    _is_u32,
+    _is_bool,
+    _is_enum,
+    _is_format,
+    _are_tokens,
+    _is_code,
+)  # by kind
+
+
+class _Writer(io.IOBase):
+    # What json.dump writes into: a buffer of fixed size. MicroPython hands over bytes, CPython text.
+    def __init__(self, buf):
+        self.buf = buf
+        self.n = 0
+
+    def write(self, data):
+        if isinstance(data, str):
+            data = data.encode()
+        end = self.n + len(data)
+        if end > len(self.buf):
+            raise ProtocolError(f"message too large: more than {len(self.buf)} bytes")
+        self.buf[self.n : end] = data
+        self.n = end
+        return len(data)
+
+
+def encode(message, buf):
+    # Writes the message into buf, which keeps its size, and returns its length in bytes.
+    # Raises ProtocolError when it does not fit or holds what JSON has no word for, such as nan or an object.
+    writer = _Writer(buf)
+    try:
+        json.dump(message, writer, separators=(",", ":"))
+    except (TypeError, ValueError, RuntimeError) as error:  # CPython; RuntimeError: nested without end
+        raise ProtocolError("not JSON: " + str(error)) from None
+    if not is_json(buf, writer.n):
+        raise ProtocolError("not JSON")
+    return writer.n

@@ -1,0 +1,64 @@
+from vrt.protocol.audio import Receiver, Sender
+
+
+def frame(kind, seq, payload=b""):
+    return bytearray(bytes([kind]) + bytes([seq >> shift & 0xFF for shift in (24, 16, 8, 0)]) + payload)
+
+
+def test_sender_numbers_frames_from_zero():
+    sender = Sender()
+    out = bytearray(b"......payload")
+    for seq in range(300):
+        sender.put(out)
+        assert out == frame(1, seq) + b".payload", seq
+
+
+def test_sender_counts_past_small_integers_and_wraps():
+    sender = Sender()
+    out = bytearray(5)
+    for start, follows in ((0x3FFFFFFF, 0x40000000), (0x7FFFFFFF, 0x80000000), (0xFFFFFFFF, 0), (0x00FFFFFF, 0x01000000)):
+        sender.seq[:] = frame(1, start)[1:5]
+        sender.put(out)
+        assert out == frame(1, start)
+        sender.put(out)
+        assert out == frame(1, follows)
+
+
+def test_receiver_takes_output_frames_only():
+    receiver = Receiver()
+    assert receiver.check(frame(2, 0, b"x"), 6)
+    assert receiver.check(frame(2, 1), 5)  # an empty payload is valid
+    for bad in (b"", b"\x02", b"\x02\0\0\0", frame(1, 0, b"x"), frame(0, 0), frame(3, 0), frame(0xFF, 0)):
+        assert not receiver.check(bad, len(bad))
+    assert receiver.malformed == 7
+
+
+def test_receiver_looks_at_no_more_than_the_length_says():
+    assert not Receiver().check(frame(2, 0, b"stale"), 4)
+
+
+def test_receiver_counts_missing_frames():
+    receiver = Receiver()
+    for seq in (10, 11, 15, 16):
+        receiver.check(frame(2, seq), 5)
+    assert receiver.missing == 3
+
+
+def test_receiver_follows_the_wrap():
+    receiver = Receiver()
+    for seq in (0x1FFFFFFE, 0x1FFFFFFF, 0x20000000, 0x3FFFFFFF, 0x40000000):
+        receiver.check(frame(2, seq), 5)
+    receiver = Receiver()
+    for seq in (0xFFFFFFFE, 0xFFFFFFFF, 0, 1):
+        assert receiver.check(frame(2, seq), 5)
+    assert receiver.missing == 0
+
+
+def test_receiver_does_not_count_a_new_beginning_as_loss():
+    receiver = Receiver()
+    receiver.check(frame(2, 500), 5)
+    receiver.check(frame(2, 0), 5)
+    assert receiver.missing == 0
+    receiver.begin()
+    receiver.check(frame(2, 90), 5)
+    assert receiver.missing == 0

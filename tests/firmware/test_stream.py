@@ -1,0 +1,199 @@
+import json
+
+from support import raises
+
+from vrt.errors import ProtocolError
+from vrt.protocol.stream import Incoming, Outgoing
+
+
+def outgoing(slots=4, size=200):
+    return Outgoing(bytearray(size), slots)
+
+
+def send_all(out):
+    # Sends what waits, as one connection would; returns the seqs.
+    seqs = []
+    n = out.fill()
+    while n:
+        seqs.append(json.loads(bytes(out.tx[:n]))["seq"])
+        out.advance()
+        n = out.fill()
+    return seqs
+
+
+def add(out, count):
+    for _ in range(count):
+        out.add({"type": "text", "text": "x"})
+
+
+def test_outgoing_numbers_from_one_in_order():
+    out = outgoing()
+    add(out, 3)
+    assert send_all(out) == [1, 2, 3]
+    add(out, 1)
+    assert send_all(out) == [4]
+    assert out.free == 0
+
+
+def test_outgoing_ack_frees_slots_and_keeps_the_order():
+    out = outgoing()
+    add(out, 4)
+    send_all(out)
+    out.ack(2)
+    assert out.free == 2
+    out.ack(2)  # again, and lower: nothing
+    out.ack(1)
+    assert out.free == 2
+    out.rewind()
+    assert send_all(out) == [3, 4]
+
+
+def test_outgoing_ack_beyond_the_last_means_everything_sent():
+    out = outgoing()
+    add(out, 2)
+    send_all(out)
+    add(out, 1)
+    out.ack(4_000_000_000)
+    assert out.free == 3  # the third was not sent yet and stays
+    assert send_all(out) == [3]
+
+
+def test_outgoing_ack_while_half_is_resent():
+    out = outgoing(8)
+    add(out, 5)
+    send_all(out)
+    out.rewind()
+    out.fill()
+    out.advance()  # 1 is out again
+    out.ack(3)
+    assert send_all(out) == [4, 5]
+
+
+def test_outgoing_resume_sends_again_what_the_peer_lacks_before_anything_new():
+    out = outgoing(8)
+    add(out, 4)
+    send_all(out)
+    out.rewind()
+    add(out, 1)
+    assert out.resume(2)
+    assert out.acked == 2
+    assert send_all(out) == [3, 4, 5]
+
+
+def test_outgoing_resume_fails_for_what_is_gone_or_was_never_sent():
+    out = outgoing(8)
+    add(out, 3)
+    send_all(out)
+    out.ack(2)
+    assert not out.resume(1)  # 2 is gone
+    assert not out.resume(4)  # never sent
+    add(out, 1)
+    assert not out.resume(4)  # numbered, but no connection has carried it
+    assert out.resume(3)
+    assert send_all(out) == [4]
+
+
+def test_outgoing_restored_takes_the_peers_word_for_what_came_after():
+    out = outgoing()
+    out.restore(5)
+    assert not out.resume(4)  # 5 was given out and is not kept
+    assert out.resume(7)  # two more were sent after the last note
+    add(out, 1)
+    assert send_all(out) == [8]
+    out.rewind()
+    assert not out.resume(9)  # from here on as ever
+
+
+def test_outgoing_reset_forgets_everything():
+    out = outgoing()
+    add(out, 3)
+    send_all(out)
+    out.reset()
+    assert out.fill() == 0
+    add(out, 1)
+    assert send_all(out) == [1]
+
+
+def test_outgoing_checks_the_size_before_it_numbers():
+    out = outgoing(size=100)
+    error = raises(ProtocolError, out.add, {"type": "text", "text": "x" * 100})
+    assert "too large" in str(error)
+    out.limit = 60
+    error = raises(ProtocolError, out.add, {"type": "text", "text": "x" * 30})
+    assert "the server takes 60" in str(error)
+    add(out, 1)
+    assert send_all(out) == [1]
+
+
+def test_outgoing_keeps_what_was_said_not_what_it_became():
+    out = outgoing()
+    message = {"type": "context", "context": {"a": 1}}
+    out.add(message)
+    message["context"]["a"] = 2
+    n = out.fill()
+    assert json.loads(bytes(out.tx[:n]))["context"] == {"a": 1}
+
+
+def test_outgoing_numbers_to_the_end_and_not_beyond():
+    out = outgoing()
+    for last in (0x3FFFFFFE, 0x7FFFFFFE, 0xFFFFFFFE):
+        out.restore(last)
+        assert out.resume(last)
+        assert not out.exhausted
+        add(out, 1)
+        assert send_all(out) == [last + 1]
+        out.ack(last + 1)
+        assert out.free == out.slots
+    assert out.exhausted
+
+
+def test_incoming_takes_each_message_once():
+    inbox = Incoming()
+    assert inbox.take(1, 0)
+    assert inbox.take(2, 0)
+    assert not inbox.take(2, 0)
+    assert not inbox.take(1, 0)
+    assert inbox.last == 2
+    assert inbox.duplicates == 2
+    assert inbox.missing == 0
+
+
+def test_incoming_accepts_and_counts_a_gap():
+    inbox = Incoming()
+    inbox.take(1, 0)
+    assert inbox.take(5, 0)
+    assert inbox.missing == 3
+    assert not inbox.take(4, 0)  # what comes late after a gap is a duplicate
+
+
+def test_incoming_acknowledges_after_250_ms():
+    inbox = Incoming()
+    assert not inbox.ack_due(10_000)
+    inbox.take(1, 1000)
+    inbox.take(2, 1200)
+    assert not inbox.ack_due(1249)
+    assert inbox.ack_due(1250)
+    inbox.acknowledged()
+    assert not inbox.ack_due(60_000)
+    inbox.take(2, 2000)  # a duplicate is acknowledged again
+    assert inbox.ack_due(2250)
+
+
+def test_incoming_acknowledges_after_32_messages():
+    inbox = Incoming()
+    for seq in range(1, 32):
+        inbox.take(seq, 0)
+    assert not inbox.ack_due(0)
+    inbox.take(32, 0)
+    assert inbox.ack_due(0)
+
+
+def test_incoming_follows_seq_past_small_integers():
+    inbox = Incoming()
+    inbox.reset(0x3FFFFFFE)
+    for seq in (0x3FFFFFFF, 0x40000000, 0x40000001):
+        assert inbox.take(seq, 0)
+    inbox.reset(0xFFFFFFFE)
+    assert inbox.take(0xFFFFFFFF, 0)
+    assert not inbox.take(0xFFFFFFFF, 0)
+    assert inbox.missing == 0
