@@ -1,0 +1,125 @@
+# The plain twins of dsp.py: the same functions and results, for a runtime without the viper emitter. They are also the
+# readable definition of its filters. Buffers of samples must be array('h') or array('H') here, since only they can be indexed by sample.
+from micropython import const
+
+HALVE_PAST = const(26)
+DOUBLE_PAST = const(13)
+THRICE_PAST = const(9)
+
+# Half of the symmetric half-band filter without its zeros, nearest the middle first, in 1/16384 at the lower rate's phase.
+_HALF_BAND = (5168, -1624, 847, -502, 283, -166, 90)
+# The sample one third after the middle, from the 10 around it, in 1/16384; mirrored, the sample two thirds after.
+_THIRD = (218, -676, 1417, -3065, 13414, 6700, -2447, 1233, -609, 199)
+
+
+def encode_ulaw(src, n, dst, at):
+    for i in range(n):
+        value = src[i]
+        flip = 0xFF
+        value >>= 2
+        if value < 0:
+            value = -value
+            flip = 0x7F
+        value = min(value + 33, 8191)
+        exponent = 0
+        while value >> (exponent + 6):
+            exponent += 1
+        dst[at + i] = flip ^ (exponent << 4 | value >> (exponent + 1) & 15)
+
+
+def decode_ulaw(src, n, work, at):
+    for i in range(n):
+        code = src[i] ^ 0xFF
+        value = (((code & 15) << 3) + 0x84 << (code >> 4 & 7)) - 0x84
+        work[at + i] = 0x8000 - value if code & 0x80 else 0x8000 + value
+
+
+def centre(src, n, work, at):
+    for i in range(n):
+        work[at + i] = src[i] + 0x8000
+
+
+def measure(src, n, work, at, state):
+    average = state[0]
+    total = 0
+    for i in range(n):
+        value = src[i] + 0x8000
+        work[at + i] = value
+        value -= average >> 5
+        average += value
+        total += abs(value)
+    state[0] = average
+    return total // n
+
+
+def _signed(y):
+    # A filter's sum to the signed sample, rounded and clipped.
+    return max(0, min(65535, y + 8192 >> 14)) - 0x8000
+
+
+def _carry(work, n, past):
+    for i in range(past):
+        work[i] = work[n + i]
+
+
+def halve(work, n, dst):
+    for i in range(n // 2):
+        middle = 2 * i + 13
+        y = work[middle] * 8192
+        for j in range(7):
+            y += _HALF_BAND[j] * (work[middle - 2 * j - 1] + work[middle + 2 * j + 1])
+        dst[i] = _signed(y)
+    _carry(work, n, HALVE_PAST)
+
+
+def double(work, n, dst):
+    for i in range(n):
+        y = 0
+        for j in range(7):
+            y += 2 * _HALF_BAND[j] * (work[i + 6 - j] + work[i + 7 + j])
+        dst[2 * i] = work[i + 6] - 0x8000
+        dst[2 * i + 1] = _signed(y)
+    _carry(work, n, DOUBLE_PAST)
+
+
+def _one_third(work, i):
+    y = 0
+    for j in range(10):
+        y += _THIRD[j] * work[i + j]
+    return _signed(y)
+
+
+def _two_thirds(work, i):
+    y = 0
+    for j in range(10):
+        y += _THIRD[9 - j] * work[i + j]
+    return _signed(y)
+
+
+def thrice(work, n, dst):
+    for i in range(n):
+        dst[3 * i] = work[i + 4] - 0x8000
+        dst[3 * i + 1] = _one_third(work, i)
+        dst[3 * i + 2] = _two_thirds(work, i)
+    _carry(work, n, THRICE_PAST)
+
+
+def three_halves(work, n, dst):
+    for i in range(0, n, 2):
+        k = i // 2 * 3
+        dst[k] = work[i + 4] - 0x8000
+        dst[k + 1] = _two_thirds(work, i)
+        dst[k + 2] = _one_third(work, i + 1)
+    _carry(work, n, THRICE_PAST)
+
+
+def pack(src, n, dst, at):
+    for i in range(n):
+        value = src[i] & 0xFFFF
+        dst[at + 2 * i] = value & 0xFF
+        dst[at + 2 * i + 1] = value >> 8
+
+
+def fill(samples, start, end, value):
+    for i in range(start, end):
+        samples[i] = value
