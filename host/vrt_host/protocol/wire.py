@@ -293,11 +293,7 @@ def _in_place(schema: Json) -> Json:
         return [_in_place(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    merged = {
-        key: _in_place(value)
-        for key, value in schema.items()
-        if key not in ("$ref", "examples", "description")
-    }
+    merged = {key: _in_place(value) for key, value in schema.items() if key != "$ref"}
     if "$ref" in schema:
         definition = _document("common.json")["$defs"][schema["$ref"].rpartition("/")[2]]
         merged.update(_in_place(definition))
