@@ -1,9 +1,20 @@
 from support import raises
-
 from vrt.errors import ProtocolError
 from vrt.protocol.lifecycle import CLOSED, CONNECTING, FAILED, OPEN, TABLE, WAITING, Lifecycle
 
-INPUTS = ("opened", "ready", "pong", "message", "transient", "error", "refused", "ended", "lost", "renew", "retry")
+INPUTS = (
+    "opened",
+    "ready",
+    "pong",
+    "message",
+    "transient",
+    "error",
+    "refused",
+    "ended",
+    "lost",
+    "renew",
+    "retry",
+)
 
 
 def life():

@@ -1,7 +1,6 @@
 import json
 
 from support import raises
-
 from vrt.errors import ProtocolError
 from vrt.protocol.stream import Incoming, Outgoing
 
