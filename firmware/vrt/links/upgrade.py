@@ -1,0 +1,52 @@
+# The HTTP request that asks for a WebSocket and the check of its answer (RFC 6455 section 4).
+import binascii
+
+
+def request(host, path, entropy):
+    # Returns (the request's bytes, the key); entropy: 16 random bytes.
+    key = binascii.b2a_base64(entropy)[:-1]
+    head = f"GET {path} HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    return head.encode() + b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " + key + b"\r\n\r\n", key
+
+
+def refusal(head, key):
+    # What is wrong with the answer, for people, or None. head: its bytes without the empty line at the end.
+    lines = head.split(b"\r\n")
+    return _status(lines[0]) or _headers(lines[1:], key)
+
+
+def _status(line):
+    version, _, status = line.partition(b" ")
+    code = status[:3]
+    if len(code) < 3 or not code.isdigit() or status[3:4] not in (b"", b" "):
+        return "answer is not http"
+    if code != b"101":
+        return "http " + code.decode()
+    return None if version == b"HTTP/1.1" else "answer is not http 1.1"
+
+
+def _headers(lines, key):
+    upgrade = connection = accept = False
+    for line in lines:
+        name, colon, value = line.partition(b":")
+        if not colon or not name or name.strip() != name:
+            return "bad header in the answer"
+        name = name.lower()
+        value = value.strip()
+        if name == b"upgrade":
+            upgrade = value.lower() == b"websocket"
+        elif name == b"connection":
+            connection = connection or b"upgrade" in [token.strip() for token in value.lower().split(b",")]
+        elif name == b"sec-websocket-accept":
+            if accept or value != _accept(key):
+                return "wrong Sec-WebSocket-Accept"
+            accept = True
+        elif name in (b"sec-websocket-extensions", b"sec-websocket-protocol"):
+            return "extension or subprotocol that was not asked for"
+    return None if upgrade and connection and accept else "answer lacks an upgrade header"
+
+
+def _accept(key):
+    from hashlib import sha1  # noqa: PLC0415  (not every build has it, and the rest works without)
+
+    return binascii.b2a_base64(sha1(key + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest())[:-1]

@@ -1,0 +1,56 @@
+# A WebSocket's address (RFC 6455 section 3), taken apart at start-up.
+from vrt.errors import ConfigError
+
+_EXAMPLE = ", such as ws://192.168.1.20:8080/"
+_CREDENTIALS = ("token", "access_token", "auth", "api_key", "apikey", "password", "secret")
+
+
+def _cut(text, marks):
+    # Splits before the first of the marks.
+    for at, character in enumerate(text):
+        if character in marks:
+            return text[:at], text[at:]
+    return text, ""
+
+
+def _host_and_port(authority):
+    # The port is None when there is none.
+    if authority.startswith("["):  # an IPv6 address
+        host, bracket, rest = authority[1:].partition("]")
+        if not bracket or rest[:1] not in ("", ":"):
+            raise ConfigError("url must close an IPv6 address with ], such as ws://[::1]:8080/")
+        return host, rest[1:] if rest else None
+    host, colon, port = authority.partition(":")
+    return host, port if colon else None
+
+
+def parse(url):
+    # Returns (tls, host, port, path, Host header). Raises ConfigError that says what to change.
+    scheme, _, rest = url.partition("://")
+    if scheme.lower() not in ("ws", "wss"):
+        raise ConfigError("url must begin with ws:// or wss://" + _EXAMPLE)
+    for character in rest:
+        if not "!" <= character <= "~":
+            raise ConfigError("url must be plain ASCII without spaces: write other characters as %XX")
+    if "#" in rest:
+        raise ConfigError("url must not have a # part: remove it")
+    authority, path = _cut(rest, "/?")
+    if "@" in authority:
+        raise ConfigError("url must not hold a user or password: put the token into the configuration")
+    for pair in path.partition("?")[2].split("&"):
+        name, equals, _ = pair.partition("=")
+        if equals and name.lower() in _CREDENTIALS:
+            raise ConfigError(f"url must not hold credentials ({name}): put the token into the configuration")
+    host, port = _host_and_port(authority)
+    if not host:
+        raise ConfigError("url must name a host" + _EXAMPLE)
+    tls = scheme.lower() == "wss"
+    number = usual = 443 if tls else 80
+    header = authority
+    if port is not None:
+        number = int(port) if port.isdigit() and len(port) < 6 else 0
+        if not 0 < number < 65536:
+            raise ConfigError("url must have a port from 1 to 65535" + _EXAMPLE)
+        if number == usual:
+            header = authority[: -1 - len(port)]
+    return tls, host, number, path if path.startswith("/") else "/" + path, header

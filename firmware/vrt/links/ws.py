@@ -1,0 +1,273 @@
+# The WebSocket link: a non-blocking socket, with or without TLS, under websocket.py. The verbs of all links are in
+# __init__.py. Only open() may block, while it looks up the host's name. Between OPEN and CLOSED nothing is allocated.
+import os
+import select
+import socket
+from errno import ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EINPROGRESS, ENOMEM, ETIMEDOUT
+
+from micropython import const
+
+from vrt.errors import ConfigError
+from vrt.links import CLOSED, NONE, OPEN
+from vrt.links.url import parse
+from vrt.links.websocket import CONTROL, WebSocket
+from vrt.ticks import diff
+
+_CONNECT_MS = const(15000)  # from open() to OPEN; a TLS handshake takes seconds on a board
+_CLOSE_MS = const(2000)  # from the first close frame to the end of the stream
+_STALL_MS = const(10000)  # without a byte accepted by the socket while there is something to send
+_READS = const(8)  # in one poll, so that a flood of bytes without a message cannot hold the loop
+
+_IDLE = const(0)
+_CONNECTING = const(1)  # the socket is not connected yet
+_RUNNING = const(2)
+_OVER = const(3)  # over, and not yet reported
+
+_WORDS = {
+    ECONNREFUSED: "refused",
+    ECONNRESET: "reset",
+    EHOSTUNREACH: "unreachable",
+    ENOMEM: "memory",
+    ETIMEDOUT: "timeout",
+    32: "reset",  # EPIPE, which errno does not name
+    -0x2700: "tls: certificate not trusted",  # MBEDTLS_ERR_X509_CERT_VERIFY_FAILED
+    -0x7F00: "memory",  # MBEDTLS_ERR_SSL_ALLOC_FAILED
+}
+
+
+def tls_context(ca):
+    # A context that verifies the server, always. ca: certificates to trust, as PEM or DER bytes; None: the port's own.
+    try:
+        import ssl  # noqa: PLC0415  (it costs memory and not every build has it)
+    except ImportError:
+        raise ConfigError("this MicroPython has no TLS: use a ws:// url, or a build with ssl") from None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.verify_mode = ssl.CERT_REQUIRED
+    if ca:
+        try:
+            context.load_verify_locations(cadata=bytes(ca))
+        except (ValueError, OSError):
+            raise ConfigError("ca must be a certificate in PEM or DER form") from None
+    elif hasattr(context, "load_default_certs"):
+        context.load_default_certs()
+    else:
+        raise ConfigError(
+            "a wss:// url needs ca here: the certificate (PEM or DER) of who signed the server's"
+        )
+    return context
+
+
+class WebSocketLink:
+    # rx_bytes, tx_bytes: the largest message either way; a larger one from the host is counted in `dropped`.
+    # ca: bytes, see tls_context. The ticks given to open and poll are milliseconds, see vrt.ticks.
+    def __init__(self, url, rx_bytes=4096, tx_bytes=4096, *, ca=None, chunk_bytes=512):
+        tls, self._host, self._port, self.path, self._header = parse(url)
+        self._ws = WebSocket(rx_bytes, tx_bytes, chunk_bytes)
+        self._tls = tls_context(ca) if tls else None
+        self.rx = self._ws.rx
+        self.n = 0
+        self.sock = None
+        self.close_code = 0
+        self.close_reason = ""
+        self.last_rx = 0
+        self._stage = _IDLE
+        self._addresses = []
+        self._poll = None
+        self._now = self._moved = 0
+        self._since = self._limit = 0  # the deadline: _limit milliseconds (0: none) after _since
+
+    @property
+    def writable(self):
+        return self._ws.writable
+
+    @property
+    def dropped(self):
+        return self._ws.dropped
+
+    def open(self, now):
+        # Starts to connect. Failures come as CLOSED from poll, with the reason.
+        self._shut()
+        self._ws.reset()
+        self.close_code = 0
+        self.close_reason = ""
+        self._now = self._moved = self.last_rx = now
+        self._set_limit(_CONNECT_MS)
+        try:
+            self._addresses = list(socket.getaddrinfo(self._host, self._port, 0, socket.SOCK_STREAM))
+        except OSError:
+            self._addresses = []
+        self._dial("dns")
+
+    def poll(self, now):
+        # At most one event.
+        self._now = now
+        try:
+            if self._stage == _RUNNING:
+                event = self._run(now)
+                if event:
+                    return event
+            elif self._stage == _CONNECTING:
+                self._connect()
+        except OSError as error:
+            self._end(self._word(error))
+        except MemoryError:
+            self._end("memory")
+        if self._limit and diff(now, self._since) >= self._limit:
+            self._end("timeout")
+        if self._stage == _OVER:
+            self._stage = _IDLE
+            return CLOSED
+        return NONE
+
+    def send_text(self, buf, n):
+        # buf[0:n] as a text message; False: not now. Raises ProtocolError when it is larger than tx_bytes.
+        return self._send(1, buf, n)
+
+    def send_audio(self, buf, n):
+        return self._send(2, buf, n)
+
+    def close(self, code):
+        # Raises ProtocolError when the code may not be sent (RFC 6455 section 7.4).
+        self._ws.close(code)
+        if self._ws.closing:
+            self._answer()
+        elif self._stage in (_CONNECTING, _RUNNING):
+            self._end("closed")
+
+    def _send(self, opcode, buf, n):
+        ws = self._ws
+        if ws.out_n:
+            self._flush()
+        if not ws.send(opcode, buf, n):
+            return False
+        self._flush()
+        return True
+
+    # Connecting
+
+    def _dial(self, reason):
+        # The next address, until one does not fail at once.
+        while self._addresses:
+            family, kind, protocol, _, address = self._addresses.pop(0)
+            sock = None
+            try:
+                sock = socket.socket(family, kind, protocol)
+                sock.setblocking(False)
+                sock.setsockopt(6, getattr(socket, "TCP_NODELAY", 1), 1)  # IPPROTO_TCP
+                sock.connect(address)
+            except OSError as error:
+                if error.errno != EINPROGRESS:
+                    reason = self._word(error)
+                    if sock:
+                        sock.close()
+                    continue
+            self.sock = sock
+            self._poll = select.poll()
+            self._poll.register(sock, select.POLLOUT)
+            self._stage = _CONNECTING
+            return
+        self._end(reason)
+
+    def _connect(self):
+        ready = self._poll.poll(0)
+        if not ready:
+            return
+        sock = self.sock
+        if ready[0][1] & (select.POLLERR | select.POLLHUP):
+            reason = "refused"
+            try:
+                sock.readinto(self._ws.chunk, 1)  # raises what connect could not
+            except OSError as error:
+                reason = self._word(error)
+            sock.close()
+            self.sock = None
+            self._dial(reason)
+            return
+        self._poll = None
+        if self._tls:
+            # The handshake goes on whenever something is read or written.
+            self.sock = self._tls.wrap_socket(sock, server_hostname=self._host, do_handshake_on_connect=False)
+        self._ws.start(self._header, self.path, os.urandom(20))
+        self._stage = _RUNNING
+
+    # Running
+
+    def _run(self, now):
+        ws = self._ws
+        if ws.out_n:
+            self._flush()
+            if ws.out_n and diff(now, self._moved) >= _STALL_MS:
+                return self._end("timeout")
+        else:
+            self._moved = now
+        reads = _READS
+        while True:
+            event = ws.next_event()
+            while event == CONTROL:
+                self._answer()
+                event = ws.next_event()
+            if event == CLOSED:
+                return self._end("refused")
+            if event:
+                if event == OPEN:
+                    self._limit = 0
+                self.n = ws.n
+                return event
+            if not reads:
+                return NONE
+            reads -= 1
+            n = self.sock.readinto(ws.chunk, ws.want)
+            if not n:
+                return NONE if n is None else self._end("eof")
+            ws.receive_data(n)
+            self.last_rx = now
+
+    def _answer(self):
+        # A control frame came or a close frame is about to go.
+        self._flush()
+        if self._ws.closing and not self._limit:
+            self._set_limit(_CLOSE_MS)
+
+    def _flush(self):
+        ws = self._ws
+        try:
+            while ws.out_n:
+                n = self.sock.write(ws.out, ws.out_at, ws.out_n)
+                if not n:
+                    return
+                ws.sent(n)
+                self._moved = self._now
+        except OSError as error:
+            ws.cannot_send(self._word(error))
+            self._set_limit(_CLOSE_MS)
+
+    # Ending
+
+    def _set_limit(self, limit_ms):
+        self._since = self._now
+        self._limit = limit_ms
+
+    def _end(self, reason):
+        # poll reports it; `reason` holds unless the WebSocket knows a better one.
+        self._ws.receive_eof(reason)
+        self.close_code = self._ws.close_code
+        self.close_reason = self._ws.close_reason
+        self._shut()
+        self._stage = _OVER
+        return NONE
+
+    def _shut(self):
+        self._stage = _IDLE
+        self._limit = 0
+        self._poll = None
+        if self.sock:
+            self.sock.close()
+            self.sock = None
+
+    def _word(self, error):
+        number = error.errno
+        word = _WORDS.get(number)
+        if word is None:
+            # mbedTLS numbers its errors below those of the system.
+            word = "tls" if self._tls and isinstance(number, int) and number < -255 else f"error {number}"
+        return word
