@@ -241,7 +241,7 @@ def pack(src, n: int, dst, at: int):
     out = ptr8(dst)
     for i in range(n):
         value = samples[i]
-        out[at] = value
+        out[at] = value & 0xFF
         out[at + 1] = value >> 8
         at += 2
 
