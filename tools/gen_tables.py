@@ -91,10 +91,12 @@ def generate() -> str:
     server = []
     for path in messages("server"):
         schema = load(f"server/{path.name}")
+        if path.stem == "tool.stream":
+            stream = [(name, literal(added)) for name, added in phases(schema, common)]
+            del schema["allOf"]
         server.append(f'"{path.stem}": ({seq_class(schema)}, {literal(fields(schema, common))})')
     lines += multiline("SERVER", server, "{}")
-    stream = load("server/tool.stream.json")
-    lines += multiline("PHASES", [f'"{name}": {literal(of)}' for name, of in phases(stream, common)], "{}")
+    lines += multiline("PHASES", [f'"{name}": {added}' for name, added in stream], "{}")
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -115,16 +117,19 @@ def reference(schema: Schema) -> str:
     return str(schema["$ref"]).removeprefix("../common.json#/$defs/")
 
 
-def fields(schema: Schema, common: Schema, phase: bool = False) -> tuple[Field, ...]:
+def fields(schema: Schema, common: Schema) -> tuple[Field, ...]:
     """The fields of a message beyond `v`, `seq` and `type`, or those that a phase adds."""
-    known = NOTES | {"type", "required", "properties"} | ({"if", "then"} if phase else {"allOf"})
+    known = NOTES | {"type", "required", "properties", "if", "then"}
+    title = schema.get("title", "a phase")
     if unknown := schema.keys() - known:
-        raise SystemExit(f"{schema.get('title', 'a phase')}: the tables cannot express {sorted(unknown)}")
+        raise SystemExit(f"{title}: the tables cannot express {sorted(unknown)}")
     always = schema.get("required", [])
     when_not_ok: list[str] = []
     if "if" in schema:
-        if schema["if"] != {"properties": {"ok": {"const": False}}} or schema["then"].keys() != {"required"}:
-            raise SystemExit("a phase: the tables can only express what is required when ok is false")
+        if schema["if"] != {"properties": {"ok": {"const": False}}} or schema.get("then", {}).keys() != {
+            "required"
+        }:
+            raise SystemExit(f"{title}: the tables can only express what is required when ok is false")
         when_not_ok = schema["then"]["required"]
     result = []
     for name, member in schema.get("properties", {}).items():
@@ -160,7 +165,7 @@ def phases(stream: Schema, common: Schema) -> list[tuple[str, tuple[Field, ...]]
     for rule in stream["allOf"]:
         if rule.keys() != {"if", "then"}:
             raise SystemExit(f"tool.stream: the tables cannot express {rule}")
-        added[rule["if"]["properties"]["phase"]["const"]] = fields(rule["then"], common, phase=True)
+        added[rule["if"]["properties"]["phase"]["const"]] = fields(rule["then"], common)
     names: list[str] = stream["properties"]["phase"]["enum"]
     if unknown := added.keys() - set(names):
         raise SystemExit(f"tool.stream: no such phases: {sorted(unknown)}")
