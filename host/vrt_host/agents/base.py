@@ -146,11 +146,15 @@ class AudioBegin:
 
 @dataclass(frozen=True, slots=True)
 class Audio:
-    """The next payload of an item, any length; the turn manager cuts it into frames and paces it."""
+    """The next payload of an item, any length; the turn manager cuts it into frames and paces it.
+
+    `whole`: the payload is one frame and stays one, as long as the device takes frames of its size.
+    """
 
     turn: str
     item: str
     payload: bytes
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +246,8 @@ class Abilities:
     inputs: Sequence[Format] = field(default=(PCMU, PCM16_24K))
     """Formats it takes, best first; the first that the client prefers, or else the first, is used."""
     outputs: Sequence[Format] = field(default=(PCMU, PCM16_24K))
+    same_format: bool = False
+    """Its output has the format of its input, whatever the client prefers to play."""
 
 
 class Agent(ABC):

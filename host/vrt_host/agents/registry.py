@@ -1,0 +1,54 @@
+"""The agents by name. An agent's module is imported only when it is chosen: some need packages that are extras."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+
+from vrt_host.agents.base import Agent
+from vrt_host.errors import UsageError
+
+_LOCAL = "vrt_host.agents.local"
+
+AGENTS = {
+    "echo": "says back what it hears; to try a board",
+    "scripted": "does what a JSON file says on which input (docs/scripted.md)",
+    "local": 'understands speech and runs the device\'s tools, all offline (pip install "vrt-edge[local]")',
+}
+"""Name -> what it is, for help texts."""
+
+
+def factory(name: str, *, script: Path | None = None) -> Callable[[], Agent]:
+    """What makes one agent of that name for each session; raises `UsageError` for what the operator can mend."""
+    if script is not None and name != "scripted":
+        raise UsageError(f"--script is for --agent scripted, not for {name}")
+    if name == "echo":
+        return _load("vrt_host.agents.echo", "EchoAgent")
+    if name == "scripted":
+        if script is None:
+            raise UsageError("--agent scripted needs --script FILE; docs/scripted.md describes the file")
+        return _scripted(script)
+    if name == "local":
+        return _load(_LOCAL, "LocalAgent")
+    raise UsageError(f"there is no agent {name!r}; choose one of {', '.join(AGENTS)}")
+
+
+def _scripted(path: Path) -> Callable[[], Agent]:
+    from vrt_host.agents.script import load  # noqa: PLC0415
+    from vrt_host.agents.scripted import ScriptedAgent  # noqa: PLC0415
+
+    script = load(path)
+    return lambda: ScriptedAgent(script)
+
+
+def _load(module: str, name: str) -> Callable[[], Agent]:
+    try:
+        made: Callable[[], Agent] = getattr(importlib.import_module(module), name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("vrt_host"):
+            raise
+        raise UsageError(
+            f'the {module.rpartition(".")[2]} agent needs the package {error.name!r}: pip install "vrt-edge[local]"'
+        ) from None
+    return made

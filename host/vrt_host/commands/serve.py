@@ -1,0 +1,90 @@
+"""`vrt serve`: the host."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from vrt_host.agents import registry
+from vrt_host.agents.base import Agent
+from vrt_host.config import DEFAULT_HOST, DEFAULT_PORT, ServerConfig
+from vrt_host.server import serve
+
+EXAMPLES = """\
+examples:
+  vrt serve                                  the offline agent, for boards on this machine
+  vrt serve --agent echo --port 0            say back what comes, on any free port
+  vrt serve --agent scripted --script s.json do what a file says (docs/scripted.md)
+  vrt serve --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem --tokens ~/.config/vrt/tokens.json
+                                             for boards on the network; `vrt token add NAME` makes their tokens
+
+It stops with Ctrl-C or SIGTERM: clients are told, and work in hand ends. GET /healthz answers {"status": "ok"}.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Fill in `vrt serve`."""
+    parser.epilog = EXAMPLES
+    agents = "; ".join(f"{name}: {what}" for name, what in registry.AGENTS.items())
+    parser.add_argument(
+        "--agent", choices=tuple(registry.AGENTS), default="local", help=f"{agents} (default: local)"
+    )
+    parser.add_argument("--script", type=Path, metavar="FILE", help="what the scripted agent does")
+    parser.add_argument("--host", default=DEFAULT_HOST, metavar="ADDRESS", help=f"(default: {DEFAULT_HOST})")
+    parser.add_argument(
+        "--port", type=int, default=DEFAULT_PORT, help=f"0 takes any free one (default: {DEFAULT_PORT})"
+    )
+    parser.add_argument("--tls-cert", type=Path, metavar="FILE", help="the certificate chain, PEM")
+    parser.add_argument("--tls-key", type=Path, metavar="FILE", help="its key, PEM, without a passphrase")
+    parser.add_argument("--tokens", type=Path, metavar="FILE", help="who may connect; see `vrt token`")
+    parser.add_argument(
+        "--origin", action="append", default=[], metavar="URL", help="a web page's origin to let in"
+    )
+    parser.add_argument(
+        "--insecure",
+        action="store_true",
+        help="listen on other addresses than loopback without TLS or tokens",
+    )
+    parser.add_argument("--verbose", action="store_true", help="log more")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until it is told to stop; raises `UsageError` for what the operator can mend."""
+    logging.basicConfig(
+        level=logging.DEBUG if args.verbose else logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    config = ServerConfig(
+        host=args.host,
+        port=args.port,
+        tls_cert=args.tls_cert,
+        tls_key=args.tls_key,
+        tokens=args.tokens,
+        insecure=args.insecure,
+        origins=tuple(args.origin),
+    )
+    agents = registry.factory(args.agent, script=args.script)
+    asyncio.run(_serve(config, args.agent, agents))
+    return 0
+
+
+async def _serve(config: ServerConfig, name: str, agents: Callable[[], Agent]) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        try:
+            loop.add_signal_handler(number, stop.set)
+        except NotImplementedError:  # Windows
+            signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
+
+    def ready(port: int) -> None:
+        host = f"[{config.host}]" if ":" in config.host else config.host or "0.0.0.0"
+        print(f"serving {name} on {config.scheme}://{host}:{port}", flush=True)
+
+    await serve(config, agents, ready=ready, stop=stop)

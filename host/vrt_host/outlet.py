@@ -1,0 +1,66 @@
+"""Server messages made to fit what the device takes (decisions 7): text is split or cut, the rest is checked."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from vrt_host.agents.base import Json
+from vrt_host.protocol.wire import TooLargeError, cut, size
+
+log = logging.getLogger(__name__)
+
+CUT_MARK = "…"
+
+Build = Callable[[str, bool], Mapping[str, Json]]
+"""`build(part, last)`: the members of the message that carries `part` of a text."""
+
+
+class MessageOut(Protocol):
+    """What an outlet needs of a session (`session.Session`)."""
+
+    def send(self, type_: str, /, **members: Json) -> bool: ...
+    def room(self, type_: str, /, **members: Json) -> int | None: ...
+
+
+class Outlet:
+    """Sends the messages of one session. `dropped` counts what no cutting could make fit."""
+
+    def __init__(self, out: MessageOut) -> None:
+        self._out = out
+        self.dropped = 0
+
+    def send(self, kind: str, /, **members: Json) -> None:
+        """A message without a text to shorten; one that the device could not take is dropped and counted."""
+        try:
+            self._out.send(kind, **members)
+        except TooLargeError:
+            self._drop(kind)
+
+    def split(self, kind: str, text: str, build: Build) -> None:
+        """As many messages as it takes; at least one, even for an empty text."""
+        rest = text
+        while True:
+            part, rest = self._fit(kind, rest, build, 0)
+            if rest and not part:
+                self._drop(kind)
+                return
+            self.send(kind, **build(part, not rest))
+            if not rest:
+                return
+
+    def cut(self, kind: str, text: str, build: Build) -> None:
+        """One message; a text that is too long ends with a mark instead of its rest."""
+        part, rest = self._fit(kind, text, build, 0)
+        if rest:
+            part = self._fit(kind, text, build, size(CUT_MARK))[0] + CUT_MARK
+        self.send(kind, **build(part, True))
+
+    def _fit(self, kind: str, text: str, build: Build, reserve: int) -> tuple[str, str]:
+        room = self._out.room(kind, **build("", False))
+        return (text, "") if room is None else cut(text, room - reserve)
+
+    def _drop(self, kind: str) -> None:
+        self.dropped += 1
+        log.warning("a %s message is larger than the device takes; it was dropped", kind)

@@ -1,0 +1,448 @@
+"""The server: links become connections, connections get sessions (vRT §5). Only this module and `runner` do asyncio.
+
+    await serve(ServerConfig(), agent_factory, ready=print, observer=events.append, stop=event)
+
+`agent_factory()` makes one agent for each session. `ready(port)` is called once the server listens. The coroutine
+ends in good order when `stop` is set or when it is cancelled: no new links, clients told, open calls settled,
+agents closed. `observer(event)` is told everything that happens: the frames of both directions (without credentials),
+links, sessions, turns and calls, each with the monotonic time `t`, on the event loop; it must be quick.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import json
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from websockets.asyncio.server import ServerConnection
+from websockets.asyncio.server import serve as serve_websockets
+from websockets.http11 import Request, Response
+from websockets.typing import Origin
+
+from vrt_host.agents.base import Agent
+from vrt_host.auth import ANONYMOUS, Authenticator
+from vrt_host.config import ServerConfig, TurnLimits
+from vrt_host.connection import Connection, Event
+from vrt_host.errors import AgentStartError, UsageError
+from vrt_host.links.base import Link
+from vrt_host.links.websocket import CLOSE_TIMEOUT_S, WRITE_LIMIT, WebSocketLink, quiet
+from vrt_host.runner import Alarm, Observer, Runner, printable
+from vrt_host.session import AudioFrame, Close, Hello, Limits, Message
+
+log = logging.getLogger(__name__)
+
+READ_ON = 4
+"""A message this many times larger than allowed is still read, so that it can be refused by name (decisions 7)."""
+HANDSHAKE_S = 10.0
+TOKENS_EVERY_S = 5.0
+"""How often the tokens file is looked at, so that a revoked token ends the session it opened."""
+
+AgentFactory = Callable[[], Agent]
+
+
+async def serve(
+    config: ServerConfig,
+    agent_factory: AgentFactory,
+    *,
+    limits: Limits | None = None,
+    turn_limits: TurnLimits | None = None,
+    ready: Callable[[int], None] | None = None,
+    observer: Observer | None = None,
+    stop: asyncio.Event | None = None,
+) -> None:
+    """Serve until `stop` is set; raises `UsageError` when it cannot listen. The module's docstring says the rest."""
+    host = Host(config, agent_factory, limits or Limits(), turn_limits or TurnLimits(), observer)
+    server = await host.listen()
+    watch = asyncio.create_task(host.watch_tokens())
+    try:
+        if ready is not None:
+            ready(server.sockets[0].getsockname()[1])
+        await (stop or asyncio.Event()).wait()
+    finally:
+        watch.cancel()
+        server.close(close_connections=False)
+        await host.stop()
+        with contextlib.suppress(TimeoutError):  # a stranger half way through a handshake is not waited for
+            async with asyncio.timeout(config.stop_timeout):
+                await server.wait_closed()
+
+
+class Host:
+    """All links and sessions of one server."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        agent_factory: AgentFactory,
+        limits: Limits,
+        turn_limits: TurnLimits,
+        observer: Observer | None,
+    ) -> None:
+        self.config = config
+        self.limits = limits
+        self.observer = observer
+        self.auth = Authenticator(config.tokens)
+        self._turn_limits = turn_limits
+        self._agent_factory = agent_factory
+        self._runners: dict[str, Runner] = {}
+        self._seats: set[Seat] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._starting: set[asyncio.Task[None]] = set()
+        self._stopping = False
+
+    async def listen(self) -> Any:
+        """Open the port."""
+        config = self.config
+        options: dict[str, Any] = {"ssl_handshake_timeout": HANDSHAKE_S} if config.tls is not None else {}
+        try:
+            return await serve_websockets(
+                self._on_link,
+                config.host or None,
+                config.port,
+                ssl=config.tls,
+                create_connection=WebSocketLink,
+                origins=[None, *map(Origin, config.origins)],
+                process_request=self._on_request,
+                compression=None,  # payloads are compressed sound; for the rest it costs more than it saves
+                server_header=None,
+                open_timeout=HANDSHAKE_S,
+                ping_interval=None,  # vRT has a heartbeat of its own
+                close_timeout=CLOSE_TIMEOUT_S,
+                max_size=READ_ON * max(self.limits.message_bytes, self.limits.audio_bytes),
+                write_limit=WRITE_LIMIT,
+                logger=quiet,
+                **options,
+            )
+        except OSError as error:
+            raise UsageError(_why_not(config, error)) from None
+
+    async def watch_tokens(self) -> None:
+        """End the sessions of principals that were revoked."""
+        while self.auth.required:
+            await asyncio.sleep(TOKENS_EVERY_S)
+            self.auth.reload()
+            for runner in list(self._runners.values()):
+                if not self.auth.knows(runner.session.principal or ANONYMOUS):
+                    log.info("session %s: its token was revoked", runner.id[:8])
+                    runner.end("UNAUTHORIZED", "the token was revoked", 4401)
+
+    async def stop(self) -> None:
+        """End everything, within `config.stop_timeout` for what does not end by itself."""
+        self._stopping = True
+        now = asyncio.get_running_loop().time()
+        calls = sum(runner.manager.open_calls for runner in self._runners.values())
+        log.info("stopping: %d sessions, %d calls without a result", len(self._runners), calls)
+        for task in self._starting:
+            task.cancel()
+        for runner in list(self._runners.values()):
+            runner.stop(now)
+        for seat in list(self._seats):
+            seat.connection.end(Close(1001, "the host is stopping"))
+            seat.flush()
+        for wait in (self.config.stop_timeout, 1.0):
+            if self._tasks:
+                _, late = await asyncio.wait(self._tasks, timeout=wait)
+                for task in late:
+                    task.cancel()
+
+    # --- links
+
+    def _on_request(self, link: ServerConnection, request: Request) -> Response | None:
+        """Answer what is no vRT link before the WebSocket handshake."""
+        if request.path == "/healthz":
+            status = HTTPStatus.SERVICE_UNAVAILABLE if self._stopping else HTTPStatus.OK
+            response = link.respond(status, '{"status": "%s"}\n' % ("stopping" if self._stopping else "ok"))
+            del response.headers["Content-Type"]
+            response.headers["Content-Type"] = "application/json"
+            return response
+        if len(self._seats) >= self.config.max_links:
+            return link.respond(HTTPStatus.SERVICE_UNAVAILABLE, "too many links\n")
+        return None
+
+    async def _on_link(self, link: ServerConnection) -> None:
+        """The life of one link."""
+        assert isinstance(link, WebSocketLink)
+        seat = Seat(self, link)
+        self._seats.add(seat)
+        try:
+            link.attach(seat)
+            await link.wait_closed()
+        finally:
+            self._seats.discard(seat)
+            seat.gone()
+
+    # --- sessions
+
+    def open(self, seat: Seat, hello: Hello) -> None:
+        """Answer a `hello` (§5.2-§5.4)."""
+        connection = seat.connection
+        principal = self.auth.authenticate(hello.token)
+        if principal is None:
+            connection.refuse("UNAUTHORIZED", "a valid token is needed")
+        elif hello.session_id is not None:
+            runner = self._runners.get(hello.session_id)
+            if (
+                connection.resume(None if runner is None else runner.session, principal, seat.now())
+                and runner
+            ):
+                seat.bind(runner)
+        elif self._stopping or len(self._runners) >= self.config.max_sessions:
+            connection.refuse("START_FAILED", "the host takes no more sessions now")
+        else:
+            self._starting.add(task := self._spawn(self._start(seat, hello, principal)))
+            task.add_done_callback(self._starting.discard)
+
+    async def _start(self, seat: Seat, hello: Hello, principal: str) -> None:
+        """Make an agent and a session for it."""
+        try:
+            runner = Runner(
+                principal,
+                hello,
+                self._agent_factory(),
+                limits=self.limits,
+                turn_limits=self._turn_limits,
+                ended=self._on_end,
+                observer=self.observer,
+            )
+        except Exception:
+            log.exception("an agent could not be made")
+            seat.connection.refuse("START_FAILED", "the agent cannot be made")
+            return
+        self._runners[runner.id] = runner
+        opened = False
+        try:
+            await runner.start(self.config.start_timeout)
+            seat.bind(runner)
+            opened = seat.connection.accept(runner.session, seat.now())
+        except AgentStartError as error:
+            log.warning("session %s: %s", runner.id[:8], printable(str(error), 300))
+            seat.connection.refuse("START_FAILED", str(error))
+        except Exception:
+            log.exception("session %s: could not be opened", runner.id[:8])
+            seat.connection.refuse("START_FAILED", "the session cannot be opened")
+        finally:
+            if not opened:
+                seat.runner = None
+                runner.session.close()
+        if opened:
+            log.info(
+                "session %s: opened by %s from %s", runner.id[:8], _who(principal, hello), seat.link.peer
+            )
+            self._replace_older(runner)
+
+    def _replace_older(self, runner: Runner) -> None:
+        """A board that opens a new session has lost the old one: after a power cut its old link still looks alive.
+
+        An id alone proves nothing, so only a token makes two sessions one board's.
+        """
+        device = _device(runner.session.hello)
+        if runner.session.principal == ANONYMOUS or device is None:
+            return
+        for other in list(self._runners.values()):
+            session = other.session
+            same = session.principal == runner.session.principal and _device(session.hello) == device
+            if same and other is not runner:
+                session.close(4000, "the device opened a newer session")
+
+    def _on_end(self, runner: Runner) -> None:
+        self._runners.pop(runner.id, None)
+        counters = {name: value for name, value in runner.session.counters().items() if value}
+        log.info("session %s: ended %s", runner.id[:8], counters or "")
+        self._spawn(runner.finish(self.config.stop_timeout))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+class Seat:
+    """A link with its connection, and the session it is bound to, if any. Is the link's `Receiver`."""
+
+    def __init__(self, host: Host, link: Link) -> None:
+        self._host = host
+        self._loop = asyncio.get_running_loop()
+        self.link = link
+        self.runner: Runner | None = None
+        self.connection = Connection(host.limits, self.now(), wake=self._wake)
+        self._alarm = Alarm(self._loop, self.flush)
+        self._scheduled = False
+        self._flushing = False
+        self._over = False
+        self._observer = host.observer
+        self._observe("link.open", peer=link.peer)
+
+    def now(self) -> float:
+        """The time that everything below the server is told."""
+        return self._loop.time()
+
+    def bind(self, runner: Runner) -> None:
+        """The connection carries this session now."""
+        self.runner = runner
+        runner.carrier = self
+
+    # --- what the link reports
+
+    def text(self, frame: str) -> None:
+        """`Receiver.text`."""
+        if self._observer is not None:
+            self._observe_message("message.in", frame)
+        self.connection.receive_text(frame, self.now())
+
+    def audio(self, frame: bytes) -> None:
+        """`Receiver.audio`."""
+        if self._observer is not None:
+            self._observe("audio.in", bytes=len(frame))
+        self.connection.receive_audio(frame, self.now())
+
+    def heard(self) -> None:
+        """`Receiver.heard`."""
+        self.connection.heard(self.now())
+
+    def lost(self, *, too_large: bool) -> None:
+        """`Receiver.lost`."""
+        self._observe("link.lost", too_large=too_large)
+        if too_large:
+            self.connection.receive_too_large(self.now())
+        else:
+            self.connection.receive_eof(self.now())
+        self.flush()
+        self._over = True
+        self._alarm.cancel()
+
+    def gone(self) -> None:
+        """Nothing is left of the link."""
+        self._alarm.cancel()
+        self.connection.receive_eof(self.now())
+        self.runner = None
+
+    # --- what goes through it
+
+    def admit(self, seconds: float) -> bool:
+        """`Carrier.admit`."""
+        return self.link.admit(seconds)
+
+    def flush(self) -> None:
+        """Handle what came, run the session, send what waits."""
+        self._scheduled = False
+        if self._flushing:
+            return
+        self._flushing = True
+        try:
+            self._flush()
+        except Exception:
+            log.exception("a link from %s failed", self.link.peer)
+            self._end(1011, "internal error")
+        finally:
+            self._flushing = False
+
+    def _flush(self) -> None:
+        now = self.now()
+        connection = self.connection
+        connection.tick(now)
+        events = connection.events()
+        while True:
+            mine = self._sort(events) if events else ()
+            runner = self.runner
+            if runner is not None and (mine or runner.carrier is self):
+                runner.run(now, mine)
+            events = connection.events()
+            if not events:
+                break
+        self._send()
+        if not self._over:
+            self._alarm.set(connection.deadline)
+
+    def _sort(self, events: Sequence[Event]) -> list[Message | AudioFrame]:
+        """Those that are for the session, in order; the server gets the others."""
+        mine: list[Message | AudioFrame] = []
+        for event in events:
+            if isinstance(event, (AudioFrame, Message)):
+                mine.append(event)
+            elif isinstance(event, Hello):
+                self._host.open(self, event)
+            else:
+                log.info("%s: %s: %s", self.link.peer, event.code, printable(event.text, 200))
+                self._observe("fault", code=event.code, text=event.text)
+        return mine
+
+    def _send(self) -> None:
+        link, connection = self.link, self.connection
+        if self._over:
+            return
+        if link.writable or connection.closing is not None:
+            frames = connection.data_to_send()
+            if frames:
+                if self._observer is not None:
+                    self._observe_sent(frames)
+                link.write(frames)
+        closing = connection.closing
+        if closing is not None:
+            self._observe("link.close", code=closing.code, reason=closing.reason)
+            self._end(closing.code, closing.reason)
+            connection.receive_eof(
+                self.now()
+            )  # parks a session that is still bound: its link is as good as gone
+
+    def _wake(self) -> None:
+        if not self._scheduled and not self._flushing:
+            self._scheduled = True
+            self._loop.call_soon(self.flush)
+
+    def _end(self, code: int, reason: str) -> None:
+        self._over = True
+        self._alarm.cancel()
+        self.link.end(code, reason)
+
+    # --- for the event log
+
+    def _observe(self, name: str, **fields: Any) -> None:
+        if self._observer is not None:
+            session = None if self.runner is None else self.runner.id
+            self._observer({"t": self.now(), "event": name, "session": session, **fields})
+
+    def _observe_message(self, name: str, frame: str) -> None:
+        try:
+            message = json.loads(frame)
+        except (ValueError, RecursionError):
+            message = None
+        if isinstance(message, dict):
+            message.pop("auth", None)  # a credential has no place in a log
+            self._observe(name, message=message)
+        else:
+            self._observe(name, text=printable(frame, 200))
+
+    def _observe_sent(self, frames: list[str | bytes]) -> None:
+        for frame in frames:
+            if isinstance(frame, str):
+                self._observe_message("message.out", frame)
+            else:
+                self._observe("audio.out", bytes=len(frame))
+
+
+def _why_not(config: ServerConfig, error: OSError) -> str:
+    where = f"{config.host or 'every address'} port {config.port}"
+    if error.errno == errno.EADDRINUSE:
+        return f"{where} is in use: stop the program that has it, or choose another --port (0: any free one)"
+    if error.errno == errno.EACCES:
+        return f"{where} may not be opened by this user: choose a --port above 1023"
+    return f"cannot listen on {where}: {error.strerror or error}"
+
+
+def _device(hello: Hello) -> str | None:
+    """The id that a device gives itself."""
+    device = hello.message.get("device")
+    name = device.get("id") if isinstance(device, dict) else None
+    return name if isinstance(name, str) and name else None
+
+
+def _who(principal: str, hello: Hello) -> str:
+    device = _device(hello)
+    named = "" if device is None else f" ({printable(device, 64)})"
+    return (principal or "anyone") + named
