@@ -16,7 +16,12 @@ def test_sender_numbers_frames_from_zero():
 def test_sender_counts_past_small_integers_and_wraps():
     sender = Sender()
     out = bytearray(5)
-    for start, follows in ((0x3FFFFFFF, 0x40000000), (0x7FFFFFFF, 0x80000000), (0xFFFFFFFF, 0), (0x00FFFFFF, 0x01000000)):
+    for start, follows in (
+        (0x3FFFFFFF, 0x40000000),
+        (0x7FFFFFFF, 0x80000000),
+        (0xFFFFFFFF, 0),
+        (0x00FFFFFF, 0x01000000),
+    ):
         sender.seq[:] = frame(1, start)[1:5]
         sender.put(out)
         assert out == frame(1, start)

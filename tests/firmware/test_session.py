@@ -745,6 +745,7 @@ def test_client_loses_and_doubles_nothing_over_random_cuts():
             heard += [event["text"] for event in peer.events() if event["type"] == "text"]
         peer.cut()
         cuts += 1
+        peer.sent.clear()
     peer.session.opened(peer.now)
     down = [server.ready(peer.flush()[0])]
     for message in down + server.kept:

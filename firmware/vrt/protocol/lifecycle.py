@@ -37,6 +37,7 @@ TABLE = {
 # ready, pong; message: sequenced; transient: ack, audio.start; error; refused: an error that is not recoverable where
 # it means that we may not come in; ended: RESUME_FAILED, in any state. The rest comes from ourselves.
 
+_CONNECTED = (WAITING, OPEN)
 _PROVEN_MS = const(5_000)  # a connection open for so long is good: the next loss is answered quickly again
 
 
@@ -93,9 +94,13 @@ class Lifecycle:
             return diff(now, last_rx) >= self.dead_ms
         return self.state == WAITING and diff(now, self._since) >= self.dead_ms
 
+    def audio_sent(self, now):
+        # A frame of audio has gone out; it says that we live, too.
+        self._said = now
+
     def ping(self):
         # A ping with the next data. Its pong comes behind everything that the server sent before it.
         self._ping = True
 
     def _ping_due(self, now):
-        return self.state in (WAITING, OPEN) and (self._ping or diff(now, self._said) >= self.ping_ms)
+        return self.state in _CONNECTED and (self._ping or diff(now, self._said) >= self.ping_ms)

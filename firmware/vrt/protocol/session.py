@@ -8,11 +8,10 @@
 #   data_to_send(now) -> n              the next frame is in tx[0:n]; when the link took it whole: sent(now). 0: nothing to send
 # A peer's fault is never raised: it is an event. ProtocolError is our own misuse.
 #
-# Events are dicts. The server's own messages keep their type: ready, audio.start, turn.state, transcript, text,
-# tool.call.delta, tool.call, tool.stream, interrupted, pong, error; each is handed out once, already gated by its epoch.
-# Further types: `invalid` (code, message), `unexpected` (got), `refused` (code, message: it stops until retry()),
-# `ended` (code: the session is over, nothing of it is ever sent again; renew() asks for a new one),
-# `stalled` (the outbox is full: close the link, a resume tells what has arrived).
+# Events are dicts. The server's messages keep their type, each is handed out once, gated by its epoch; further types:
+# `invalid` (code, message), `unexpected` (got), `refused` (code, message: stopped until retry()), `ended` (code, message:
+# nothing of the session is ever sent again; renew() asks for a new one), `stalled` (the outbox is full: close the link,
+# a resume will tell what has arrived).
 from micropython import const
 
 from vrt.errors import ProtocolError
@@ -98,29 +97,29 @@ class Session(Lifecycle):
                 self.inbox.take(error.seq, now)
             self._events.append({"type": "invalid", "code": error.code, "message": str(error)})
             return
-        kind = message["type"]
-        inp = kind if kind in ("ready", "pong", "error") else "message" if SERVER[kind][0] else "transient"
-        if kind == "error" and (message["code"] == "RESUME_FAILED" or self.state == WAITING):
-            # §5.1, before its seq is looked at: RESUME_FAILED in any state (decisions 5), a refusal while waiting
-            if message["code"] == "RESUME_FAILED":
-                inp = "ended"
-            elif not message["recoverable"]:
-                inp = "refused"
-            message["seq"] = 0
+        inp = self._input(message)
         if inp not in TABLE[self.state]:
-            self._events.append({"type": "unexpected", "got": kind})
+            self._events.append({"type": "unexpected", "got": message["type"]})
             return
-        if message["seq"]:
-            if kind == "tool.call" and self.outbox.free <= self.pending:
+        if message["seq"] and self.state == OPEN and inp != "ended":
+            if message["type"] == "tool.call" and self.outbox.free <= self.pending:
                 self._stall()  # not handled, not acknowledged: it comes again after the resume (decisions 17)
                 return
             if not self.inbox.take(message["seq"], now):
                 return
-        handler = getattr(
-            self, "_on_" + (inp if inp in ("ended", "refused") else kind).replace(".", "_"), None
-        )
+        name = inp if inp in ("ended", "refused") else message["type"]
+        handler = getattr(self, "_on_" + name.replace(".", "_"), None)
         if handler is None or handler(message, now):
             self._events.append(message)
+
+    def _input(self, message):
+        # What a message is in the table of states, before its seq is looked at (decisions 5).
+        kind = message["type"]
+        if kind == "error":
+            if message["code"] == "RESUME_FAILED":
+                return "ended"
+            return "refused" if self.state == WAITING and not message["recoverable"] else "error"
+        return kind if kind in ("ready", "pong") else "message" if SERVER[kind][0] else "transient"
 
     def receive_audio(self, buf, n):
         if not self.frames.check(buf, n):
@@ -130,7 +129,7 @@ class Session(Lifecycle):
             return False
         return True
 
-    # Handlers return whether the message is an event for the application.
+    # Handlers return whether the message is an event.
 
     def _on_ended(self, message, now):
         self._end(message["code"], message.get("message", ""))
@@ -219,6 +218,11 @@ class Session(Lifecycle):
         except ProtocolError as error:  # decisions 7: too large, or not JSON
             self._queue("tool.result", _failure(result, "FAILED", str(error)))
 
+    @property
+    def room(self):
+        # Whether text and context are taken now.
+        return self.outbox.free > self.call_slots + _SPARE
+
     def text(self, text):
         return self._offer("text", {"text": text})
 
@@ -227,7 +231,7 @@ class Session(Lifecycle):
 
     def _offer(self, kind, message):
         # False: the outbox has no room. Raises ProtocolError when the message is too large or not JSON.
-        if self.outbox.free <= self.call_slots + _SPARE:
+        if not self.room:
             return False
         self._queue(kind, message)
         return True
@@ -272,9 +276,6 @@ class Session(Lifecycle):
             self._greeted = True
         else:
             self._ping = False
-
-    def audio_sent(self, now):
-        self._said = now
 
     def _greet(self):
         hello = self.hello(self.id is not None)

@@ -1,0 +1,74 @@
+# Starts the device. Before it does, there is time to stop it: with Ctrl-C, or the button held.
+# ruff: noqa: PLC0415  (nothing is imported before it is known that this runtime can run it)
+import sys
+import time
+
+_NEEDED = (1, 27)  # older ones allocate in slice assignment, which the audio paths do for every frame
+
+
+def refusal(implementation):
+    # Why this runtime cannot be used, or None.
+    version = tuple(implementation.version[:2])
+    if implementation.name != "micropython" or version >= _NEEDED:
+        return None
+    found = ".".join([str(number) for number in version])
+    return f"vRT Edge needs MicroPython 1.27 or newer, not {found}: flash one from micropython.org/download"
+
+
+def stopped(board, wait_ms):
+    # The safe-boot window: True when the button is held in it.
+    if wait_ms:
+        print("vrt: starts in", wait_ms, "ms; Ctrl-C or the button held now stops it")
+    start = time.ticks_ms()
+    while time.ticks_diff(time.ticks_ms(), start) < wait_ms:
+        if board.button():
+            print("vrt: stopped by the button")
+            return True
+        board.wait(None, 10)
+    return False
+
+
+def run(board):
+    # Until it is stopped. Whatever goes wrong is in the log, on the LED, and raised again.
+    from vrt.app import build
+    from vrt.config import Config
+    from vrt.errors import ConfigError
+
+    app = None
+    try:
+        config = Config(board.config(), board.DESCRIPTION["duplex"])
+        if stopped(board, config.safe_boot_ms):
+            return
+        app = build(board, config)
+        app.run()
+    except ConfigError as error:
+        board.event("error", code="CONFIG", message=str(error))
+        board.led("error")
+        print("vrt:", error)
+        raise SystemExit(1) from None
+    except Exception as error:
+        board.event("error", code="CRASH", message=f"{type(error).__name__}: {error}")
+        board.led("error")
+        raise
+    finally:
+        board.safe()
+        if app:
+            app.close()
+
+
+def main():
+    why = refusal(sys.implementation)
+    if why:
+        print(why)
+        raise SystemExit(1)
+    import micropython
+
+    if hasattr(micropython, "alloc_emergency_exception_buf"):
+        micropython.alloc_emergency_exception_buf(100)
+    import board
+
+    run(board)
+
+
+if __name__ == "__main__":
+    main()

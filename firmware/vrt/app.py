@@ -1,0 +1,196 @@
+# The device: wires everything and runs it in one cooperative loop. The only module that knows all the others.
+import gc
+import os
+import time
+
+from micropython import const
+
+from vrt import VERSION, links
+from vrt.conversation import Conversation
+from vrt.errors import ConfigError
+from vrt.links.ws import WebSocketLink
+from vrt.log import Log
+from vrt.protocol.lifecycle import CLOSED, FAILED, OPEN
+from vrt.protocol.session import Session
+from vrt.protocol.tables import CLOSE_REPLACED
+from vrt.sound import Sound
+from vrt.ticks import diff
+from vrt.tools.confirm import Confirm
+from vrt.tools.journal import Journal
+from vrt.tools.registry import Registry
+from vrt.ui import light
+
+_EVENTS = const(8)  # from the link in one step, so that a flood of them cannot hold the loop
+_WAIT_MS = const(5)  # between steps; the board wakes up earlier when there is something to do
+
+
+def build(board, config):
+    # The whole device, the largest buffers first. Raises ConfigError.
+    ca = None
+    if config.ca:
+        try:
+            with open(config.ca, "rb") as file:
+                ca = file.read()
+        except OSError as error:
+            raise ConfigError(f'config: "ca" cannot be read: {config.ca} ({error})') from None
+    link = WebSocketLink(config.url, config.message_bytes, config.message_bytes, ca=ca)
+    sound = Sound(board, config)
+    log = Log(board.event)
+    journal = Journal(board.storage + "calls")
+    tools = Registry(journal, Confirm(), report=log.report, voice=config.voice_confirm)
+    tools.load(board)
+    return App(board, config, link=link, sound=sound, tools=tools, journal=journal, log=log)
+
+
+def _random(n):
+    # 0 .. n-1 for the jitter of retries; n is small.
+    return int.from_bytes(os.urandom(2), "little") % n
+
+
+class App:
+    def __init__(self, board, config, *, link, sound, tools, journal, log, random=_random):
+        self.board = board
+        self.config = config
+        self.link = link
+        self.sound = sound
+        self.tools = tools
+        self.log = log
+        self.tx = bytearray(config.message_bytes)
+        self.session = Session(self.tx, self._hello, random, calls=tools.queue_limit, ping_ms=config.ping_ms)
+        self.conversation = Conversation(
+            board, config, session=self.session, sound=sound, tools=tools, journal=journal, log=log
+        )
+        self._linked = False  # the link is open, or on its way there or back
+        self._light = ""
+        self._counted = 0  # ticks of the last figures
+
+    def run(self):
+        while True:
+            self.step(time.ticks_ms())
+            self.board.wait(self.link.sock, _WAIT_MS)
+
+    def close(self):
+        # Leaves the hardware as it was found; the host finds out by itself.
+        self.sound.close()
+
+    def step(self, now):
+        # Everything that is due. When that is audio alone, nothing is allocated.
+        conversation, sound = self.conversation, self.sound
+        self._receive(now)
+        conversation.step(now)
+        self._send(now)
+        if sound.speaker and sound.speaker.poll(now):
+            self.log.event("played")
+        if self._linked:
+            if conversation.closing:
+                self.link.close(conversation.closing)
+            elif self.session.tick(now, self.link.last_rx):
+                self.link.close(CLOSE_REPLACED)
+        else:
+            self._connect(now)
+        conversation.closing = 0
+        self._show()
+        if conversation.quiet and not sound.playing:
+            conversation.quiet = False
+            gc.collect()
+            self._count(now)
+        elif self.config.stats_ms and diff(now, self._counted) >= self.config.stats_ms:
+            self._count(now)
+
+    def _receive(self, now):
+        link, session = self.link, self.session
+        for _ in range(_EVENTS):
+            event = link.poll(now)
+            if event == links.AUDIO:
+                if session.receive_audio(link.rx, link.n):
+                    self.sound.play(link.rx, link.n, now)
+            elif event == links.TEXT:
+                session.receive_text(link.rx, link.n, now)
+                self.conversation.handle(now)
+            elif event == links.OPEN:
+                session.opened(now)
+            elif event == links.CLOSED:
+                self._lost(now)
+            else:
+                return
+
+    def _send(self, now):
+        # Messages before audio.
+        link, session = self.link, self.session
+        while link.writable:
+            n = session.data_to_send(now)
+            if not n or not link.send_text(self.tx, n):
+                break
+            session.sent(now)
+        self.conversation.handle(now)
+        self.sound.send(link, session, self.conversation.talk.tail, now)
+
+    def _connect(self, now):
+        session = self.session
+        if session.state == CLOSED:
+            session.renew(now)
+        if session.wants_link(now):
+            gc.collect()  # TLS wants large pieces
+            self.log.event("connecting", failures=session.backoff.failures)
+            self._linked = True
+            self.link.open(now)
+
+    def _lost(self, now):
+        session, conversation = self.session, self.conversation
+        self._linked = False
+        session.lost(now, self.link.close_code)
+        self.log.event("lost", reason=self.link.close_reason, code=self.link.close_code)
+        conversation.handle(now)
+        conversation.quiet = True
+        if session.state == FAILED and conversation.refused == "START_FAILED":
+            session.backoff.slow()  # the cause lies with the server and may pass
+            session.retry(now)
+
+    def _hello(self, resuming):
+        config, name = self.config, self.board.NAME
+        made = {
+            "device": {"id": config.id or name, "board": name, "firmware": VERSION},
+            "limits": {
+                "messageBytes": config.message_bytes,
+                "audioBytes": config.message_bytes,
+                "queuedCalls": self.tools.queue_limit,
+                "bufferMs": config.buffer_ms,
+            },
+        }
+        if config.token:
+            made["auth"] = {"token": config.token}
+        if not resuming:
+            made.update(self.sound.prefer)
+            made["tools"] = self.tools.declare()
+            made["context"] = self.tools.context()
+        return made
+
+    def _show(self):
+        session, sound = self.session, self.sound
+        state = light(
+            failed=session.state == FAILED,
+            connected=session.state == OPEN,
+            asking=self.tools.asking,
+            playing=sound.playing,
+            turn=self.conversation.turn,
+            live=sound.live,
+            mute=self.config.mute,
+        )
+        if state != self._light:
+            self._light = state
+            self.board.led(state)
+
+    def _count(self, now):
+        # Figures for the log.
+        self._counted = now
+        session = self.session
+        made = self.sound.figures()
+        made["missing"] = session.frames.missing
+        made["discarded"] = session.discarded
+        made["invalid"] = session.invalid + session.frames.malformed
+        made["gaps"] = session.inbox.missing
+        made["too_large"] = self.link.dropped
+        if hasattr(gc, "mem_free"):
+            made["heap_used"] = gc.mem_alloc()
+            made["heap_free"] = gc.mem_free()
+        self.log.event("stats", **made)

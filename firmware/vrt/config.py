@@ -1,0 +1,73 @@
+# The device's settings: what is known, what it may be, what it is when nothing is said. ConfigError says what to change.
+from vrt.errors import ConfigError
+
+_REQUIRED = object()
+
+# name: (default, what it may be). A type; a tuple of words; or (least, most) for an integer.
+SETTINGS = {
+    "url": (_REQUIRED, str),  # of the host: ws://192.168.1.20:8080/ or wss://...
+    "token": ("", str),  # this device's credential, see `vrt token`; never shown
+    "ca": ("", str),  # file with the certificate to trust for wss://, PEM or DER
+    "id": ("", str),  # the device's name for the host; the board's when empty
+    "listen": ("button", ("button", "open")),  # the microphone is live while the user asks, or always
+    "duplex": ("half", ("half", "full")),  # full: it stays live while the device speaks
+    "mute": (False, bool),  # the microphone is never live
+    "input": ("pcmu", ("pcmu", "pcm16")),  # format to send: 8 kHz mu-law or 24 kHz samples
+    "output": ("pcmu", ("pcmu", "pcm16")),  # format to play
+    "buffer_ms": (600, (100, 3000)),  # how far the host may run ahead of the speaker
+    "prefill_ms": (40, (0, 500)),  # audio gathered before the sound begins
+    "message_bytes": (4096, (1024, 32768)),  # the largest message, both ways
+    "ping_ms": (
+        15_000,
+        (1000, 60_000),
+    ),  # silence after which a sign of life is sent; 2.5 times that is a dead link
+    "voice_confirm": (False, bool),  # tools may let the host ask for confirmations (confirm="voice")
+    "safe_boot_ms": (
+        2000,
+        (0, 10_000),
+    ),  # wait at the start, in which Ctrl-C or the held button stops the program
+    "stats_ms": (10_000, (0, 600_000)),  # time between figures in the log; 0: none
+}
+
+
+class Config:
+    # The settings as attributes, checked. `raw`: a dict, such as config.json. `duplex`: what the board can do.
+    def __init__(self, raw, duplex="full"):
+        if not isinstance(raw, dict):
+            raise ConfigError(
+                'config: must be an object of settings, such as {"url": "ws://192.168.1.20:8080/"}'
+            )
+        for name in raw:
+            if name not in SETTINGS:
+                raise ConfigError(
+                    f"config: unknown setting {name!r}; known are " + ", ".join(sorted(SETTINGS))
+                )
+        for name, (default, allowed) in SETTINGS.items():
+            value = raw.get(name, default)
+            if value is _REQUIRED:
+                raise ConfigError(f'config: "{name}" is missing')
+            setattr(self, name, _checked(name, value, allowed))
+        if not self.url:
+            raise ConfigError(
+                'config: "url" is empty; use the host\'s address, such as ws://192.168.1.20:8080/'
+            )
+        if self.duplex == "full" and duplex != "full":
+            raise ConfigError(
+                'config: "duplex" cannot be "full" on this board: its microphone and speaker share a clock'
+            )
+
+
+def _checked(name, value, allowed):
+    shown = "a text" if name == "token" else repr(value)  # never into a log
+    if isinstance(allowed, tuple) and isinstance(allowed[0], int):
+        least, most = allowed
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise ConfigError(f'config: "{name}" must be a whole number from {least} to {most}, not {shown}')
+    elif isinstance(allowed, tuple):
+        if value not in allowed:
+            words = " or ".join([f'"{word}"' for word in allowed])
+            raise ConfigError(f'config: "{name}" must be {words}, not {shown}')
+    elif not isinstance(value, allowed):
+        what = "true or false" if allowed is bool else "a text"
+        raise ConfigError(f'config: "{name}" must be {what}' + ("" if name == "token" else f", not {shown}"))
+    return value

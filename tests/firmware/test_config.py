@@ -1,0 +1,84 @@
+from support import raises
+from vrt.config import SETTINGS, Config
+from vrt.errors import ConfigError
+
+
+def fault(raw, duplex="full"):
+    return str(raises(ConfigError, Config, raw, duplex))
+
+
+def test_the_url_is_enough():
+    config = Config({"url": "ws://host:1/"})
+    assert config.url == "ws://host:1/"
+    assert (config.listen, config.duplex, config.mute) == ("button", "half", False)
+    assert (config.input, config.output, config.message_bytes) == ("pcmu", "pcmu", 4096)
+    assert config.voice_confirm is False
+
+
+def test_every_setting_can_be_given():
+    values = {
+        "url": "ws://h/",
+        "token": "t",
+        "ca": "f",
+        "id": "i",
+        "listen": "open",
+        "duplex": "full",
+        "mute": True,
+    }
+    values.update(
+        {"input": "pcm16", "output": "pcm16", "buffer_ms": 100, "prefill_ms": 0, "message_bytes": 1024}
+    )
+    values.update({"ping_ms": 1000, "voice_confirm": True, "safe_boot_ms": 0, "stats_ms": 0})
+    assert sorted(values) == sorted(SETTINGS)
+    config = Config(values)
+    for name, value in values.items():
+        assert getattr(config, name) == value
+
+
+def test_missing_or_empty_url():
+    assert '"url" is missing' in fault({})
+    assert '"url" is empty' in fault({"url": ""})
+
+
+def test_unknown_setting_is_named_with_the_known_ones():
+    text = fault({"url": "ws://h/", "lisen": "open"})
+    assert "'lisen'" in text
+    assert "listen" in text
+
+
+def test_wrong_values_say_what_is_right():
+    for name, value, words in (
+        ("url", 5, "a text"),
+        ("token", 5, "a text"),
+        ("listen", "Open", '"button" or "open"'),
+        ("listen", True, '"button" or "open"'),
+        ("duplex", None, '"half" or "full"'),
+        ("mute", "no", "true or false"),
+        ("mute", 0, "true or false"),
+        ("input", "opus", '"pcmu" or "pcm16"'),
+        ("output", ["pcmu"], '"pcmu" or "pcm16"'),
+        ("buffer_ms", 99, "from 100 to 3000"),
+        ("buffer_ms", 3001, "from 100 to 3000"),
+        ("buffer_ms", "600", "from 100 to 3000"),
+        ("buffer_ms", 600.5, "from 100 to 3000"),
+        ("ping_ms", True, "from 1000 to 60000"),
+        ("message_bytes", 1023, "from 1024"),
+    ):
+        text = fault({"url": "ws://h/", name: value} if name != "url" else {"url": value})
+        assert f'"{name}"' in text
+        assert words in text, text
+
+
+def test_what_is_no_object():
+    for raw in ([], None, "x", 5):
+        assert "must be an object" in fault(raw)
+
+
+def test_full_duplex_needs_a_board_that_can():
+    assert Config({"url": "ws://h/", "duplex": "full"}, "full").duplex == "full"
+    assert "share a clock" in fault({"url": "ws://h/", "duplex": "full"}, "half")
+    assert Config({"url": "ws://h/"}, "half").duplex == "half"
+
+
+def test_the_token_is_in_no_message():
+    assert "1234567" not in fault({"url": "ws://h/", "token": 1234567})
