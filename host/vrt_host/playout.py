@@ -58,6 +58,13 @@ class Item:
     """What does not fill a frame yet."""
     ended: bool = False
     segments: list[Segment] = field(default_factory=list)
+    id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    """The public id of its first segment, known before a frame is sent."""
+
+    @property
+    def current_id(self) -> str:
+        """The public id under which it is known to the client now."""
+        return self.segments[-1].id if self.segments else self.id
 
     def played(self, now: float) -> float:
         """Seconds of the item that the user heard."""
@@ -190,11 +197,11 @@ class Playout:
         return self._start(item) and self._out.send_audio(frame)
 
     def _start(self, item: Item) -> bool:
-        segment = Segment(str(uuid.uuid4()))
-        if not self._out.start_audio(segment.id, item.epoch, item.turn_id):
-            return False
         if item.segments and not item.segments[-1].sent:
             item.segments.pop()  # announced on a link that was lost before a frame followed
+        segment = Segment(str(uuid.uuid4()) if item.segments else item.id)
+        if not self._out.start_audio(segment.id, item.epoch, item.turn_id):
+            return False
         item.segments.append(segment)
         self._segment = segment
         return True

@@ -262,8 +262,8 @@ class TurnManager:
             return
         members: dict[str, Json] = {"role": event.role, "turnId": turn.id, "epoch": turn.epoch}
         item = turn.items.get(event.item or "")
-        if item is not None and item.segments:
-            members["itemId"] = item.segments[-1].id
+        if item is not None:
+            members["itemId"] = item.current_id
         # A user transcript replaces the one before, so that only one message can carry it; the agent's append.
         send = self._out.cut if event.role == "user" else self._out.split
         send(
