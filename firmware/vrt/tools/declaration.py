@@ -8,6 +8,21 @@ _TIMEOUT_MAX_MS = const(3600000)
 _CONFIRM_MIN_MS = const(3000)
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 
+# What a phrase may be (docs/tools.md), apart from text alone.
+_PHRASE = {
+    "type": "object",
+    "properties": {
+        "say": {"type": ["string", "array"], "minLength": 1, "minItems": 1, "items": {"type": "string"}},
+        "set": {"type": "object"},
+        "words": {"type": "object"},
+        "reply": {"type": "string"},
+        "ask": {"type": "string"},
+        "while": {"type": "string"},
+    },
+    "required": ["say"],
+    "additionalProperties": False,
+}
+
 
 class Tool:
     def __init__(
@@ -92,28 +107,20 @@ class Tool:
         return None
 
     def _check_phrases(self):
-        # The host reads phrases; here slips of the pen are found: keys, names of parameters, impossible values.
+        # The host reads phrases; here slips of the pen are found: members, names of parameters, impossible values.
         self.check(kind(self.phrases) == "array", "has phrases that are no list")
         for one in self.phrases:
             phrase = {"say": one} if kind(one) == "string" else one
-            self.check(kind(phrase) == "object", f"has the phrase {one!r}; use text or a dict with 'say'")
-            for key in phrase:
-                self.check(
-                    key in ("say", "set", "words", "reply", "ask", "while"),
-                    f"has a phrase with {key!r}; use say, set, words, reply, ask, while",
-                )
-            says = phrase.get("say")
-            says = [says] if kind(says) == "string" else says
-            self.check(says and kind(says) == "array", f"has the phrase {one!r} without 'say'")
-            for say in says:
-                self.check(kind(say) == "string", f"has the phrase {one!r}, whose 'say' is no text")
+            broken = problem(_PHRASE, phrase, "phrase")
+            self.check(broken is None, f"has a wrong {broken}")
+            says = phrase["say"]
+            for say in [says] if kind(says) == "string" else says:
                 for part in say.split("{")[1:]:
                     self._known(part.split("}")[0], "a phrase")
             for name, value in phrase.get("set", {}).items():
-                self._known(name, "a phrase")
                 self._possible(name, value, "a phrase")
             for name, words in phrase.get("words", {}).items():
-                self._known(name, "a phrase")
+                self.check(kind(words) == "object", f"has a phrase whose words for {name!r} are no dict")
                 for value in words.values():
                     self._possible(name, value, "a phrase")
 
@@ -123,6 +130,7 @@ class Tool:
         )
 
     def _possible(self, name, value, where):
+        self._known(name, where)
         broken = problem(self.parameters["properties"][name], value, name)
         self.check(broken is None, f"has {where} with {value!r}, which no call can have; {broken}")
 

@@ -19,8 +19,7 @@
 #   registry.step(now, down)           every loop; `down` is the button's debounced level; advances at most one tool
 #   registry.next_result() -> dict     members of the next tool.result (callId, epoch, ok, ...), None when there is none
 #
-#   registry.asking                    a call awaits the button: LED "confirm"; the button is ours until it is up again,
-#                                      local voice detection does not interrupt while nothing is played
+#   registry.asking                    a call awaits the button: LED "confirm", the button is ours until it is up again
 #   registry.busy                      a call is running, asking or queued
 #   registry.uncertain                 a call with an effect was cut or failed: send `context`, then set it to False
 #
