@@ -266,7 +266,6 @@ class Connection:
 
     def _shut(self, close: Close, now: float) -> None:
         self._close(close)
-        self._early.clear()
         if self._session is not None and self._session.bound_to(self):
             self._session.park(now)
 
@@ -351,7 +350,7 @@ class Connection:
 
     def _acknowledge_if_due(self, now: float) -> None:
         due = self._session.inbox.due_at if self._session is not None else None
-        if due is not None and now >= due and not self._ack_waits:
+        if due is not None and now >= due:
             self._ack_waits = True
             self._wake()
 

@@ -384,6 +384,24 @@ def test_server_acknowledges_duplicates_again_and_only_once_for_many():
     assert acknowledgements(connection) == [32]
 
 
+def test_server_waits_for_its_data_to_be_taken_once_an_acknowledgement_is_due():
+    connection, _ = opened(Limits())
+    connection.receive_text(text(1), 0.0)
+    connection.tick(0.25)
+    assert connection.deadline == 45.0
+    assert acknowledgements(connection) == [1]
+
+
+def test_server_acknowledges_by_ready_what_came_before_a_resume():
+    connection, session = opened(Limits())
+    connection.receive_text(text(1), 0.0)
+    connection.receive_eof(0.0)
+    connection, ok = resuming(session, limits=Limits())
+    assert ok
+    assert sent(connection)[0]["resumedFrom"] == 1
+    assert connection.deadline == 45.0
+
+
 def test_server_does_not_acknowledge_for_a_session_that_moved_on():
     older, session = opened(Limits())
     older.receive_text(text(1), 0.0)
@@ -470,11 +488,13 @@ def test_server_closes_a_peer_that_does_not_read_and_keeps_its_session():
         session.send("text", text="x" * 100)
     assert connection.closing.code == 1008
     assert sent(connection) == []
+    session.send("text", text="more")
+    assert sent(connection) == []
     connection.receive_eof(3.0)
     assert session.deadline == 33.0
     newer, ok = resuming(session)
     assert ok
-    assert [message["seq"] for message in sent(newer)] == list(range(21))
+    assert [message["seq"] for message in sent(newer)] == list(range(22))
 
 
 def test_server_ends_a_connection_without_a_session():

@@ -4,7 +4,7 @@ import json
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from vrt_host.errors import LocalError
 from vrt_host.protocol import wire
@@ -85,7 +85,14 @@ def test_decoder_counts_no_brackets_in_strings():
 
 
 @pytest.mark.parametrize(
-    "frame", ["[" * 500_000, '{"a":' * 200_000, '"' + "[" * 200_000, "[[" + '"\\' * 100_000, "]" * 99]
+    "frame",
+    [
+        "[" * 500_000,
+        '{"a":' * 200_000,
+        '"' + "[" * 200_000,
+        "[" * 9 + "]" * 9 + "[]" * 30 + '"' + '\\"' * 100_000,
+        "]" * 99,
+    ],
 )
 def test_decoder_survives_deep_text(frame):
     assert classify(frame) == "MALFORMED"
@@ -98,6 +105,26 @@ def test_decoder_refuses_numbers_beyond_a_double_as_fields(number):
     assert classify(f'{{"v":1,"seq":1,"type":"nothing","x":{number}}}') == "UNKNOWN_TYPE"
     assert classify(f'{{"v":1,"seq":1,"type":"context","context":[{number},NaN]}}') == "MALFORMED"
     assert classify(f'{{"v":1,"seq":1,"type":"context","context":[{number},]}}') == "MALFORMED"
+
+
+@pytest.mark.parametrize(("member", "item"), [("tools", {"name": "n%d"}), ("capabilities", "c%d")])
+def test_decoder_takes_256_tools_and_capabilities_and_no_more(member, item):
+    for count, expected in ((wire.MAX_LISTED, "valid"), (wire.MAX_LISTED + 1, "INVALID_FIELD")):
+        items = [json.loads(json.dumps(item).replace("%d", str(number))) for number in range(count)]
+        assert classify(json.dumps({"v": 1, "seq": 0, "type": "hello", member: items})) == expected
+
+
+def test_decoder_counts_levels_not_brackets():
+    for inner in ("[[]]," * 1000 + "1", '{"a":[]},' * 1000 + "1", '"[[[",' * 100 + "1"):
+        assert classify('{"v":1,"seq":1,"type":"context","context":[' + inner + "]}") == "valid"
+    assert (
+        classify('{"v":1,"seq":1,"type":"context","context":' + '{"a":[' * 16 + "]}" * 16 + "}")
+        == "MALFORMED"
+    )
+    assert (
+        classify('{"v":1,"seq":1,"type":"context","context":' + '[{"a":' * 15 + "1" + "}]" * 15 + "}")
+        == "valid"
+    )
 
 
 def test_decoder_replaces_lone_surrogates_everywhere():
@@ -224,6 +251,7 @@ def test_check_refuses_a_message_of_ours(message):
 
 @settings(deadline=None)
 @given(any_text, st.integers(-1, 40))
+@example("\ud83d\ude00a", 4)  # the halves of one character, apart
 def test_cut_keeps_the_text_and_the_room(text, room):
     head, rest = wire.cut(text, room)
     assert head + rest == wire.well_formed(text)

@@ -23,6 +23,8 @@ Direction = Literal["client", "server"]
 """Whose messages: what the client sends, or what the server sends."""
 
 U32_MAX = 0xFFFF_FFFF
+MAX_LISTED = 256
+"""Tools, and capabilities, that a hello may list (§11): checking takes time, and nobody is authenticated yet."""
 SHOWN = 200
 """Characters of a peer's data that an error message may carry."""
 
@@ -125,11 +127,7 @@ def loads(text: str) -> Json:
 
 def well_formed(text: str) -> str:
     """The text with each lone surrogate replaced by U+FFFD, so that it can be encoded."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
+    return text if text.isascii() else _LONE.sub("\ufffd", text)
 
 
 # --- text to value
@@ -152,8 +150,10 @@ def _no_constant(name: str) -> Json:
 
 _STRICT = json.JSONDecoder(parse_float=_finite, parse_constant=_no_constant)
 _LOOSE = json.JSONDecoder(parse_int=float, parse_constant=_no_constant)
+_LONE = re.compile("[\ud800-\udfff]")
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-_STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
+# A string that never ends is one token too, or looking for its end from each quote would take quadratic time.
+_NO_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[^][{}"]+', re.DOTALL)
 
 
 def _parse(frame: str | bytes) -> tuple[Message, bool]:
@@ -162,7 +162,7 @@ def _parse(frame: str | bytes) -> tuple[Message, bool]:
     try:
         text = frame if isinstance(frame, str) else frame.decode()
         if _too_deep(text):
-            raise WireError("MALFORMED", f"nested deeper than {MAX_DEPTH} levels")
+            raise WireError("MALFORMED", f"nested deeper than {MAX_DEPTH} levels, or not JSON")
         try:
             value = _STRICT.decode(text)
         except json.JSONDecodeError:
@@ -178,18 +178,13 @@ def _parse(frame: str | bytes) -> tuple[Message, bool]:
 
 
 def _too_deep(text: str) -> bool:
+    """Whether a text nests more than it may, or has many brackets that do not match, which is no JSON either."""
     if text.count("{") + text.count("[") <= MAX_DEPTH:
         return False
-    depth = 0
-    for match in _STRUCTURE.finditer(text):
-        token = match[0]
-        if token in "[{":
-            depth += 1
-            if depth > MAX_DEPTH:
-                return True
-        elif token in "]}":
-            depth -= 1
-    return False
+    brackets = _NO_BRACKETS.sub("", text).replace("{", "[").replace("}", "]")
+    for _ in range(MAX_DEPTH):
+        brackets = brackets.replace("[]", "")  # the innermost level of each
+    return bool(brackets)
 
 
 def _well_formed_value(value: Json) -> Json:
@@ -258,17 +253,19 @@ class _Kind:
         )
 
     def problems(self, message: Message) -> Iterator[str]:
+        """What the schema forbids, and what it cannot say (§5.2)."""
+        hello = message["type"] == "hello"
+        if hello:
+            for name in ("tools", "capabilities"):
+                if isinstance(message.get(name), list) and len(message[name]) > MAX_LISTED:
+                    yield f"{name}: more than {MAX_LISTED}"
         for error in self._validator.iter_errors(message):
             where = ".".join(str(step) for step in error.absolute_path)
             yield f"{where}: {error.message}"[:SHOWN] if where else error.message[:SHOWN]
-        # A schema cannot say that names are unique (§5.2).
-        names = (
-            [tool["name"] for tool in message["tools"]]
-            if message["type"] == "hello" and "tools" in message
-            else []
-        )
-        if len(set(names)) < len(names):
-            yield "tools: a name is declared twice"
+        if hello:
+            names = [tool["name"] for tool in message.get("tools", ())]
+            if len(set(names)) < len(names):
+                yield "tools: a name is declared twice"
 
 
 def schema_folder() -> Path:
