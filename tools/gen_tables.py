@@ -49,8 +49,7 @@ HEADER = """\
 #   required  0 may be absent, 1 must be present (null included, for JSON), 2 must be present when ok is false.
 #             A member that is present must be of its kind in each case.
 # seq class   0 transient: seq is 0.  1 sequenced: seq is 1..2^32-1.  2 sessionless: seq is 0..2^32-1 (§4.1)
-# CLIENT maps the type of a client message to its seq class; FAILURE_CODES are the codes of a tool.result (§7.3).
-# ERRORS are the known codes of an error (§9.2; the set is open). A receiver takes MAX_DEPTH levels of nesting.
+# A receiver takes MAX_DEPTH levels of nesting.
 """
 
 
@@ -77,17 +76,12 @@ def generate() -> str:
     """The text of `tables.py`."""
     common = load("common.json")["$defs"]
     lines = [HEADER, "from micropython import const", ""]
-    lines += [f"{name} = const({index})" for index, name in enumerate(KINDS)]
-    lines += [""]
     lines += [f"HEADER_BYTES = const({common['audioHeaderBytes']['const']})  # of an audio frame (§8.1)"]
     lines += [f"{entry['title']} = const({entry['const']})" for entry in common["audioKind"]["oneOf"]]
     lines += [f"MAX_DEPTH = const({common['maxDepth']['const']})", ""]
     for entry in common["closeCode"]["oneOf"]:
         lines.append(f"CLOSE_{entry['title']} = const({entry['const']})  # {entry['description']}")
-    lines += ["", f"FAILURE_CODES = {literal(common['failureCode']['enum'])}"]
-    lines += multiline("ERRORS", [f'"{entry["const"]}"' for entry in common["knownErrorCode"]["oneOf"]], "()")
-    client = [f'"{path.stem}": {seq_class(load(f"client/{path.name}"))}' for path in messages("client")]
-    lines += multiline("CLIENT", client, "{}")
+    lines.append("")
     server = []
     for path in messages("server"):
         schema = load(f"server/{path.name}")
@@ -95,8 +89,8 @@ def generate() -> str:
             stream = [(name, literal(added)) for name, added in phases(schema, common)]
             del schema["allOf"]
         server.append(f'"{path.stem}": ({seq_class(schema)}, {literal(fields(schema, common))})')
-    lines += multiline("SERVER", server, "{}")
-    lines += multiline("PHASES", [f'"{name}": {added}' for name, added in stream], "{}")
+    lines += dictionary("SERVER", server)
+    lines += dictionary("PHASES", [f'"{name}": {added}' for name, added in stream])
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -104,8 +98,8 @@ def messages(direction: str) -> list[Path]:
     return sorted((SCHEMA / direction).glob("*.json"))
 
 
-def multiline(name: str, entries: list[str], brackets: str) -> list[str]:
-    return [f"{name} = {brackets[0]}", *(f"    {entry}," for entry in entries), brackets[1], ""]
+def dictionary(name: str, entries: list[str]) -> list[str]:
+    return [f"{name} = {{", *(f"    {entry}," for entry in entries), "}", ""]
 
 
 def seq_class(schema: Schema) -> int:

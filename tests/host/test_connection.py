@@ -16,6 +16,12 @@ PCMU = {"encoding": "pcmu", "sampleRate": 8000}
 LIMITS = Limits(early_messages=3, early_bytes=200, message_bytes=1000, audio_bytes=100)
 HELLO = '{"v":1,"seq":0,"type":"hello"}'
 PING = '{"v":1,"seq":0,"type":"ping"}'
+KNOWN = {
+    entry["const"]
+    for entry in json.loads((wire.schema_folder() / "common.json").read_text("utf-8"))["$defs"][
+        "knownErrorCode"
+    ]["oneOf"]
+}
 FRAME = audio.encode(audio.INPUT, 0, b"abc")
 
 
@@ -37,7 +43,9 @@ def sent(connection):
 
 
 def errors(connection):
-    return [(m["code"], m["recoverable"], m["seq"]) for m in sent(connection) if m["type"] == "error"]
+    result = [(m["code"], m["recoverable"], m["seq"]) for m in sent(connection) if m["type"] == "error"]
+    assert {code for code, _, _ in result} <= KNOWN
+    return result
 
 
 def opening(limits=LIMITS, hello=HELLO):
