@@ -21,9 +21,7 @@ MAX_DEPTH = const(32)
 
 CLOSE_NORMAL = const(1000)  # Normal closure.
 CLOSE_START_FAILED = const(1011)  # The server could not start the session.
-CLOSE_REPLACED = const(
-    4000
-)  # Replaced by a newer connection to the session; also from a client that closes a dead one.
+CLOSE_REPLACED = const(4000)  # Replaced by a newer connection to the session; also from a client that closes a dead one.
 CLOSE_UNAUTHORIZED = const(4401)  # Authentication failed.
 CLOSE_RESUME_FAILED = const(4404)  # Unknown, expired or foreign session.
 CLOSE_HEARTBEAT = const(4408)  # Heartbeat timeout.
@@ -34,79 +32,13 @@ SERVER = {
     "error": (2, (("code", 8, 1, None), ("recoverable", 4, 1, None), ("message", 1, 0, None))),
     "interrupted": (1, (("epoch", 3, 1, None), ("reason", 1, 0, None))),
     "pong": (0, ()),
-    "ready": (
-        0,
-        (
-            ("sessionId", 2, 1, None),
-            ("input", 6, 1, ("pcm16", "pcmu", "opus")),
-            ("output", 6, 1, ("pcm16", "pcmu", "opus")),
-            ("resumedFrom", 3, 0, None),
-            ("capabilities", 7, 0, None),
-        ),
-    ),
+    "ready": (0, (("sessionId", 2, 1, None), ("input", 6, 1, ("pcm16", "pcmu", "opus")), ("output", 6, 1, ("pcm16", "pcmu", "opus")), ("resumedFrom", 3, 0, None), ("capabilities", 7, 0, None))),
     "text": (1, (("text", 1, 1, None), ("final", 4, 0, None), ("turnId", 2, 0, None), ("epoch", 3, 0, None))),
-    "tool.call.delta": (
-        1,
-        (
-            ("callId", 2, 1, None),
-            ("epoch", 3, 1, None),
-            ("preview", 0, 1, None),
-            ("name", 1, 0, None),
-            ("turnId", 2, 0, None),
-        ),
-    ),
-    "tool.call": (
-        1,
-        (
-            ("callId", 2, 1, None),
-            ("name", 1, 1, None),
-            ("arguments", 0, 1, None),
-            ("turnId", 2, 1, None),
-            ("epoch", 3, 1, None),
-        ),
-    ),
-    "tool.stream": (
-        1,
-        (
-            ("callId", 2, 1, None),
-            ("name", 1, 1, None),
-            ("turnId", 2, 1, None),
-            ("epoch", 3, 1, None),
-            (
-                "phase",
-                5,
-                1,
-                (
-                    "start",
-                    "arguments-delta",
-                    "arguments-complete",
-                    "progress",
-                    "settled",
-                    "cancelled",
-                    "failed",
-                ),
-            ),
-        ),
-    ),
-    "transcript": (
-        1,
-        (
-            ("role", 5, 1, ("user", "agent")),
-            ("text", 1, 1, None),
-            ("final", 4, 1, None),
-            ("turnId", 2, 0, None),
-            ("epoch", 3, 0, None),
-            ("itemId", 2, 0, None),
-        ),
-    ),
-    "turn.state": (
-        1,
-        (
-            ("turnId", 2, 1, None),
-            ("epoch", 3, 1, None),
-            ("state", 5, 1, ("listening", "thinking", "speaking", "acting", "idle")),
-        ),
-    ),
+    "tool.call.delta": (1, (("callId", 2, 1, None), ("epoch", 3, 1, None), ("preview", 0, 1, None), ("name", 1, 0, None), ("turnId", 2, 0, None))),
+    "tool.call": (1, (("callId", 2, 1, None), ("name", 1, 1, None), ("arguments", 0, 1, None), ("turnId", 2, 1, None), ("epoch", 3, 1, None))),
+    "tool.stream": (1, (("callId", 2, 1, None), ("name", 1, 1, None), ("turnId", 2, 1, None), ("epoch", 3, 1, None), ("phase", 5, 1, ("start", "arguments-delta", "arguments-complete", "progress", "settled", "cancelled", "failed")))),
+    "transcript": (1, (("role", 5, 1, ("user", "agent")), ("text", 1, 1, None), ("final", 4, 1, None), ("turnId", 2, 0, None), ("epoch", 3, 0, None), ("itemId", 2, 0, None))),
+    "turn.state": (1, (("turnId", 2, 1, None), ("epoch", 3, 1, None), ("state", 5, 1, ("listening", "thinking", "speaking", "acting", "idle")))),
 }
 
 PHASES = {
@@ -114,10 +46,7 @@ PHASES = {
     "arguments-delta": (("delta", 1, 1, None),),
     "arguments-complete": (("arguments", 0, 1, None),),
     "progress": (("progress", 0, 1, None),),
-    "settled": (
-        ("ok", 4, 1, None),
-        ("code", 5, 2, ("INTERRUPTED", "REJECTED", "INVALID", "TIMEOUT", "FAILED")),
-    ),
+    "settled": (("ok", 4, 1, None), ("code", 5, 2, ("INTERRUPTED", "REJECTED", "INVALID", "TIMEOUT", "FAILED"))),
     "cancelled": (),
     "failed": (("message", 1, 1, None),),
 }
