@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrt_host.errors import UsageError
+from vrt_host.speech.resample import Resampler
 
 MIC_RATE = 16_000
 """Samples a second at the simulated microphone."""
@@ -85,18 +86,13 @@ def _to_float(raw: bytes, kind: int, bits: int) -> NDArray[np.float32]:
 
 
 def resample(mono: NDArray[np.float32], rate: int, wanted: int) -> NDArray[np.float32]:
-    """The whole sound at another rate."""
+    """The whole sound at another rate, in its place: the filter's delay is taken out."""
     if rate == wanted or not len(mono):
         return mono
-    try:
-        import samplerate  # type: ignore[import-not-found]  # noqa: PLC0415  (only needed when a rate has to change)
-    except ImportError:
-        raise UsageError(
-            f"changing {rate} Hz to {wanted} Hz needs the package `samplerate`: "
-            f"`pip install samplerate`, or {_HINT}"
-        ) from None
-    converted: Any = samplerate.resample(mono, wanted / rate, "sinc_medium")
-    return np.asarray(converted, np.float32)
+    resampler = Resampler(rate, wanted)
+    parts = [resampler.process(mono[start : start + rate]) for start in range(0, len(mono), rate)]
+    rest = resampler.flush()
+    return np.concatenate([*parts, rest])[len(rest) :]
 
 
 def to_int16(mono: NDArray[np.floating[Any]]) -> Samples:
