@@ -118,6 +118,15 @@ def test_vectors_have_unique_ids_under_their_file():
         assert all(case["id"].startswith(path.parent.name + ".") for case in load(path))
 
 
+def test_vectors_fit_into_4096_bytes():
+    for path in VECTORS:
+        for case in load(path):
+            frame = (
+                case["hex"] if "hex" in case else case["text"] if "text" in case else json.dumps(case["json"])
+            )
+            assert len(frame.encode()) <= 4096, case["id"]
+
+
 @pytest.mark.parametrize("path", MESSAGES, ids=name)
 def test_vectors_have_as_many_invalid_as_valid_cases_for_a_message(path):
     cases = load(SCHEMA / "examples" / path.parent.name / path.name)

@@ -2,10 +2,12 @@
 
 import json
 import math
+import random
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from vrt.protocol import wire as device_wire
 from vrt_host.errors import LocalError
 from vrt_host.protocol import wire
 
@@ -44,6 +46,38 @@ def test_decoder_classifies_vector(sender, case):
     text = text_of(case)
     assert classify(text, sender) == case["expect"]
     assert classify(text.encode(), sender) == case["expect"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_host_and_device_classify_damaged_messages_alike(seed):
+    rng = random.Random(seed)
+    frames = [text_of(param.values[1]) for param in VECTORS if param.values[0] == "server"]
+    pieces = [
+        *'{}[]",:\\ \n0123456789-+.eEtruefalsn/ü\x01',
+        r"\u0041",
+        r"\ud800",
+        '"v":1',
+        '"seq":1',
+        "null",
+        "1e400",
+    ]
+    for _ in range(500):
+        text = rng.choice(frames)
+        for _ in range(rng.randint(1, 3)):
+            place = rng.randrange(len(text) + 1)
+            text = text[:place] + rng.choice(["", rng.choice(pieces)]) + text[place + rng.randint(0, 1) :]
+        buffer = bytearray(text.encode())
+        try:
+            device_wire.decode(buffer, len(buffer))
+            device = ("valid", 0)
+        except device_wire.WireError as error:
+            device = (error.code, error.seq)
+        try:
+            wire.decode(text, "server")
+            host = ("valid", 0)
+        except wire.WireError as error:
+            host = (error.code, error.seq)
+        assert device == host, text
 
 
 def test_decoder_keeps_unknown_members_at_any_depth():
