@@ -61,7 +61,6 @@ class Speaker:
         # A chunk is ready from when poll has made it until it is handed over, by poll or by the callback.
         self._next = 0  # the chunk to make or to hand over next
         self._ready = False
-        self._held = False  # the callback may not hand over
         self._running = False  # a transfer is outstanding
         self._moved = False  # one has ended since the last poll
         self._progress = 0  # when that was seen
@@ -137,8 +136,7 @@ class Speaker:
     def flush(self):
         # Silence: nothing that waits is played. Returns [(item id, milliseconds of it that are heard)] of the items that
         # were not played to their end, as far as it was received.
-        self._held = True
-        self._ready = False
+        self._ready = False  # from here on the callback hands nothing over
         cut = []
         end = self._received
         for k in range(len(self._items) - 1, -1, -1):
@@ -154,7 +152,6 @@ class Speaker:
         self._ring.clear()
         self._hungry, self._since, self._starved, self._still = True, None, False, 0
         dsp.fill(self._work, 0, self._past, 0x8000)
-        self._held = False
         return cut
 
     def close(self):
@@ -222,7 +219,7 @@ class Speaker:
         if i2s is not self._i2s:
             return
         self._moved = True
-        if self._ready and not self._held:
+        if self._ready:
             self._hand_over()
         else:
             self._running = False

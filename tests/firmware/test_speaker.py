@@ -1,0 +1,544 @@
+import random
+import sys
+from array import array
+
+import micropython
+from fake_i2s import BLOCK, FakeSpeaker
+from support import SkipTest, raises
+from vrt.audio import dsp
+from vrt.audio.speaker import Speaker
+from vrt.errors import ConfigError
+
+DMA_MS = 43  # four blocks at 24 kHz
+
+
+def make(fake, encoding="pcm16", rate=24000, ring_ms=800, **options):
+    width = 1 if encoding == "pcmu" else 2
+    ring_bytes = rate * ring_ms // 1000 * width
+    options.setdefault("dma_ms", DMA_MS)
+    return Speaker(fake, encoding=encoding, rate=rate, dac_rate=24000, ring_bytes=ring_bytes, **options)
+
+
+def sound(first, n):
+    # n samples that are never zero, each different from its neighbours: first, first + 1, ...
+    return array("h", [1 + i % 30000 for i in range(first, first + n)])
+
+
+def give(speaker, samples):
+    return speaker.write(b"head!" + bytes(samples), 5, 2 * len(samples))
+
+
+def play(speaker, fake, ms):
+    # Lets so much time pass; returns how often playback was done.
+    done = 0
+    fake.until = getattr(fake, "until", 0) + ms * 24
+    while fake.clock + BLOCK <= fake.until:
+        for _ in range(3):
+            done += speaker.poll(fake.clock // 24)
+            fake.settle()
+        fake.run(BLOCK)
+        assert len(fake.transfers) <= 1, "more than one transfer outstanding"
+        assert not fake.lost
+    return done
+
+
+def heard(fake):
+    return [sample for sample in fake.out if sample]
+
+
+def test_speaker_plays_every_sample_once_and_in_order():
+    fake = FakeSpeaker()
+    speaker = make(fake)
+    speaker.begin("a", 1)
+    for start in range(0, 24000, 480):
+        give(speaker, sound(start, 480))
+        play(speaker, fake, 20)
+    assert speaker.playing
+    assert play(speaker, fake, 500) == 1
+    assert heard(fake) == list(sound(0, 24000))
+    assert not speaker.playing
+    assert (speaker.frames, speaker.dropped, speaker.underruns, speaker.stalls) == (50, 0, 0, 0)
+
+
+def test_speaker_done_when_the_last_sample_has_left_and_not_before():
+    for n in (2400, 2401, 3000):  # the sound fills its last chunk, or not
+        fake = FakeSpeaker()
+        speaker = make(fake)
+        speaker.begin("a", 1)
+        give(speaker, sound(0, n))
+        done = 0
+        while not done:
+            for _ in range(5):
+                fake.settle()
+                done = done or speaker.poll(fake.clock // 24)
+            if not done:
+                fake.run(BLOCK)
+            assert fake.clock < 24000
+        assert heard(fake) == list(sound(0, n))
+        last = max(i for i in range(len(fake.out)) if fake.out[i])
+        assert len(fake.out) - last < (DMA_MS + 25) * 24  # and not much later
+        assert not speaker.poll(fake.clock // 24)
+
+
+def test_speaker_rests_when_it_has_nothing_to_play():
+    fake = FakeSpeaker()
+    speaker = make(fake)
+    play(speaker, fake, 100)
+    assert not fake.transfers
+    speaker.begin("a", 1)
+    play(speaker, fake, 100)
+    assert not fake.transfers
+    assert not speaker.playing
+    give(speaker, sound(0, 2400))
+    play(speaker, fake, 500)
+    assert not fake.transfers
+
+
+def test_speaker_waits_for_the_prefill():
+    fake = FakeSpeaker()
+    speaker = make(fake, prefill_ms=60)
+    speaker.begin("a", 1)
+    give(speaker, sound(0, 960))
+    play(speaker, fake, 30)
+    assert not heard(fake)
+    give(speaker, sound(960, 480))
+    play(speaker, fake, 11)
+    assert speaker.playing
+    play(speaker, fake, 300)
+    assert heard(fake) == list(sound(0, 1440))
+
+
+def test_speaker_plays_what_is_shorter_than_the_prefill():
+    fake = FakeSpeaker()
+    speaker = make(fake, prefill_ms=60)
+    speaker.begin("a", 1)
+    give(speaker, sound(0, 100))
+    assert play(speaker, fake, 300) == 1
+    assert heard(fake) == list(sound(0, 100))
+
+
+def test_speaker_plays_silence_when_it_runs_dry_and_counts_when_the_item_goes_on():
+    fake = FakeSpeaker()
+    speaker = make(fake)
+    speaker.begin("a", 1)
+    give(speaker, sound(0, 2400))
+    assert play(speaker, fake, 400) == 1
+    assert speaker.underruns == 0
+    give(speaker, sound(2400, 2400))
+    assert play(speaker, fake, 400) == 1
+    assert speaker.underruns == 1
+    assert heard(fake) == list(sound(0, 4800))
+    speaker.begin("b", 1)
+    give(speaker, sound(4800, 2400))
+    play(speaker, fake, 400)
+    assert speaker.underruns == 1  # another item is no gap in this one
+
+
+def test_speaker_bridges_late_frames_with_what_the_dma_holds():
+    fake = FakeSpeaker()
+    speaker = make(fake)
+    speaker.begin("a", 1)
+    give(speaker, sound(0, 1920))  # 80 ms ahead, and then down to 10
+    start = 1920
+    for gap in (20, 70, 0, 0, 20, 60, 0, 20, 20, 40, 0, 0):
+        play(speaker, fake, gap)
+        give(speaker, sound(start, 480))
+        start += 480
+    play(speaker, fake, 400)
+    assert speaker.underruns == 0
+    first = next(i for i in range(len(fake.out)) if fake.out[i])
+    assert list(fake.out[first : first + start]) == list(sound(0, start))
+
+
+def test_speaker_flush_is_silent_within_a_chunk_and_the_dma():
+    for extra in range(0, 480, 96):
+        fake = FakeSpeaker()
+        speaker = make(fake)
+        speaker.begin("a", 1)
+        for start in range(0, 9600, 480):
+            give(speaker, sound(start, 480))
+        play(speaker, fake, 150)
+        for _ in range(extra // 96):
+            speaker.poll(fake.clock // 24)
+            fake.settle()
+        at = len(fake.out)
+        cut = speaker.flush()
+        assert play(speaker, fake, 300) == 1
+        last = max(i for i in range(len(fake.out)) if fake.out[i])
+        assert last - at < (DMA_MS + 20) * 24
+        # What is reported as heard is what left, to the millisecond.
+        assert cut == [("a", len(heard(fake)) // 24)]
+        assert heard(fake) == list(sound(0, len(heard(fake))))
+        assert speaker.flush() == []
+
+
+def test_speaker_flush_reports_each_item_that_was_cut():
+    fake = FakeSpeaker()
+    speaker = make(fake, ring_ms=1000)
+    start = 0
+    for name, frames in (("a", 4), ("b", 8), ("c", 6), ("d", 0)):
+        assert speaker.begin(name, 1)
+        for _ in range(frames):
+            give(speaker, sound(start, 480))
+            start += 480
+    play(speaker, fake, 130)
+    cut = speaker.flush()
+    play(speaker, fake, 200)
+    # a: 80 ms, gone to the end. c was never begun, and d has been announced only.
+    assert cut == [("b", len(heard(fake)) // 24 - 80), ("c", 0), ("d", 0)]
+
+
+def test_speaker_flush_reports_the_newest_item_while_more_of_it_may_come():
+    fake = FakeSpeaker()
+    speaker = make(fake)
+    speaker.begin("a", 1)
+    give(speaker, sound(0, 1200))
+    play(speaker, fake, 60)
+    assert speaker.playing  # all is handed over, the last of it still in the DMA
+    assert speaker.flush() == [("a", 50)]
+    play(speaker, fake, 200)
+    assert heard(fake) == list(sound(0, 1200))
+
+
+def test_speaker_flush_after_playback_is_done_reports_nothing():
+    fake = FakeSpeaker()
+    speaker = make(fake)
+    speaker.begin("a", 1)
+    give(speaker, sound(0, 1200))
+    assert play(speaker, fake, 400) == 1
+    assert speaker.flush() == []
+
+
+def test_speaker_flush_before_the_sound_begins_reports_that_nothing_was_heard():
+    fake = FakeSpeaker()
+    speaker = make(fake)
+    speaker.begin("a", 1)
+    give(speaker, sound(0, 240))
+    assert speaker.flush() == [("a", 0)]
+    assert play(speaker, fake, 200) == 0
+    assert not heard(fake)
+    assert not speaker.playing
+
+
+def test_speaker_after_a_flush_takes_nothing_until_the_next_item():
+    fake = FakeSpeaker()
+    speaker = make(fake)
+    speaker.begin("a", 1)
+    give(speaker, sound(0, 4800))
+    play(speaker, fake, 50)
+    speaker.flush()
+    assert give(speaker, sound(0, 480)) == 0
+    assert speaker.dropped == 1
+    play(speaker, fake, 200)
+    before = len(heard(fake))
+    speaker.begin("b", 2)
+    assert speaker.epoch == 2
+    assert give(speaker, sound(20000, 2400)) == 4800
+    play(speaker, fake, 400)
+    assert heard(fake)[before:] == list(sound(20000, 2400))
+
+
+def test_speaker_flush_in_the_tail_of_another_flush_stays_silent():
+    fake = FakeSpeaker()
+    speaker = make(fake)
+    speaker.begin("a", 1)
+    give(speaker, sound(0, 9600))
+    play(speaker, fake, 100)
+    speaker.flush()
+    play(speaker, fake, 20)
+    speaker.begin("b", 2)
+    give(speaker, sound(20000, 9600))
+    assert speaker.flush() == [("b", 0)]
+    assert play(speaker, fake, 300) == 1
+    assert max(heard(fake)) < 20000
+
+
+def test_speaker_drops_the_newest_when_the_ring_is_full():
+    fake = FakeSpeaker()
+    speaker = make(fake, ring_ms=40)
+    speaker.begin("a", 1)
+    assert give(speaker, sound(0, 480)) == 960
+    assert give(speaker, sound(480, 720)) == 960
+    assert give(speaker, sound(5000, 480)) == 0
+    assert (speaker.frames, speaker.dropped) == (3, 2)
+    play(speaker, fake, 300)
+    assert heard(fake) == list(sound(0, 960))
+
+
+def test_speaker_takes_whole_samples_only():
+    fake = FakeSpeaker()
+    speaker = make(fake)
+    speaker.begin("a", 1)
+    data = bytes(sound(0, 480))
+    assert speaker.write(data + b"\x55", 0, 961) == 960
+    assert speaker.write(b"\x55", 0, 1) == 0
+    assert speaker.write(b"", 0, 0) == 0
+    assert speaker.dropped == 0
+    play(speaker, fake, 300)
+    assert heard(fake) == list(sound(0, 480))
+
+
+def test_speaker_refuses_more_items_than_it_can_tell_apart():
+    fake = FakeSpeaker()
+    speaker = make(fake)
+    for i in range(8):
+        assert speaker.begin(str(i), 1)
+        give(speaker, sound(0, 240))
+    assert not speaker.begin("9", 1)
+    assert give(speaker, sound(0, 240)) == 0
+    play(speaker, fake, 60)
+    assert speaker.begin("10", 1)
+    assert [item for item, _ in speaker.flush()][-1] == "10"
+
+
+def test_speaker_converts_mulaw_to_the_rate_of_the_dac():
+    fake = FakeSpeaker()
+    speaker = make(fake, "pcmu", 8000)
+    speaker.begin("a", 1)
+    square = array("h", ([8000] * 40 + [-8000] * 40) * 10)
+    codes = bytearray(800)
+    dsp.encode_ulaw(square, 800, codes, 0)
+    speaker.write(codes, 0, 800)
+    assert play(speaker, fake, 500) == 1
+    assert len(heard(fake)) > 2390
+    first = next(i for i in range(len(fake.out)) if abs(fake.out[i]) > 4000)
+    for i in range(800):
+        if 6 < i % 40 < 34:
+            assert abs(fake.out[first + 3 * i] - square[i]) < 400, i
+
+
+def test_speaker_mulaw_flush_reports_what_left():
+    fake = FakeSpeaker()
+    speaker = make(fake, "pcmu", 8000)
+    speaker.begin("a", 1)
+    speaker.write(bytes(4000), 0, 4000)  # code 0: the loudest negative sample
+    play(speaker, fake, 200)
+    ((item, ms),) = speaker.flush()
+    play(speaker, fake, 200)
+    left = sum(1 for sample in fake.out if sample < -20000)
+    assert item == "a"
+    assert 0 <= ms - left / 24 < 1.5  # the filter holds back half a millisecond
+
+
+def test_speaker_flush_leaves_nothing_of_the_old_sound_in_the_filter():
+    fake = FakeSpeaker()
+    speaker = make(fake, "pcmu", 8000)
+    speaker.begin("a", 1)
+    speaker.write(bytes(4000), 0, 4000)
+    play(speaker, fake, 100)
+    speaker.flush()
+    at = len(fake.out)
+    speaker.begin("b", 2)
+    speaker.write(b"\xff" * 4000, 0, 4000)
+    play(speaker, fake, 700)
+    after = fake.out[at + (DMA_MS + 10) * 24 :]
+    assert len(after) > 9600
+    assert not any(after)
+
+
+def test_speaker_reopens_an_i2s_that_is_stuck():
+    made = []
+
+    def reopen():
+        made.append(FakeSpeaker())
+        return made[-1]
+
+    fake = FakeSpeaker()
+    speaker = make(fake, reopen=reopen)
+    speaker.begin("a", 1)
+    give(speaker, sound(0, 9600))
+    play(speaker, fake, 50)
+    fake.stuck = True
+    now = fake.clock // 24
+    speaker.poll(now)
+    speaker.poll(now + 400)
+    assert not made
+    speaker.poll(now + 1000)
+    assert speaker.stalls == 1
+    assert fake.closed
+    other = made[0]
+    speaker.poll(now + 1000)
+    fake.handler(fake)  # a callback of the old one that was already on its way
+    assert len(other.transfers) == 1
+    other.clock = other.until = (now + 1000) * 24
+    play(speaker, other, 600)
+    assert not speaker.playing
+    rest = heard(other)
+    assert rest == list(sound(rest[0] - 1, len(rest)))
+    assert rest[-1] == sound(0, 9600)[-1]
+    assert len(made) == 1
+
+
+def test_speaker_without_a_way_to_reopen_counts_only():
+    fake = FakeSpeaker()
+    speaker = make(fake)
+    speaker.begin("a", 1)
+    give(speaker, sound(0, 9600))
+    fake.stuck = True
+    for now in range(0, 1300, 10):
+        speaker.poll(now)
+    assert speaker.stalls == 2
+
+
+def test_speaker_refuses_formats_it_cannot_play():
+    for encoding, rate in (("opus", 24000), ("pcmu", 16000), ("pcm16", 16000), ("pcm16", 48000)):
+        raises(ConfigError, make, FakeSpeaker(), encoding, rate)
+    raises(
+        ConfigError,
+        Speaker,
+        FakeSpeaker(),
+        encoding="pcmu",
+        rate=8000,
+        dac_rate=8000,
+        ring_bytes=100,
+        dma_ms=43,
+    )
+
+
+class _Told:
+    # An I2S whose transfers end when the test says so, and which allocates nothing.
+    def __init__(self):
+        self.handler = None
+        self.buf = None
+        self.sum = 0
+        self.ended = 0
+
+    def irq(self, handler):
+        self.handler = handler
+
+    def write(self, buf):
+        assert self.buf is None, "two transfers"
+        self.buf = buf
+        return 2 * len(buf)
+
+    def end(self):
+        buf = self.buf
+        if buf is not None:
+            self.buf = None
+            self.ended += 1
+            self.take(buf)
+            self.handler(self)
+
+    def take(self, buf):
+        for sample in buf:
+            self.sum = self.sum + sample & 0xFFFFFF
+
+
+def test_speaker_allocates_nothing_for_a_frame():
+    if sys.implementation.name != "micropython":
+        raise SkipTest("heap_lock")
+    for encoding, rate, n in (("pcmu", 8000, 160), ("pcm16", 24000, 960), ("pcm16", 8000, 320)):
+        i2s = _Told()
+        speaker = make(i2s, encoding, rate)
+        frame = bytearray([i & 255 for i in range(5 + n)])
+        speaker.begin("a", 1)
+        now = 0
+        micropython.heap_lock()
+        for _ in range(60):
+            speaker.write(frame, 5, n)
+            speaker.poll(now)
+            for _ in range(6):
+                i2s.end()
+                speaker.poll(now)
+            now += 20
+        micropython.heap_unlock()
+        assert i2s.ended > 100
+        assert i2s.sum
+        assert speaker.dropped == 0
+
+
+class _Traced(_Told):
+    # Keeps every sample that was taken.
+    def __init__(self):
+        super().__init__()
+        self.out = []
+
+    def take(self, buf):
+        self.out.extend(buf)
+
+
+def _interrupted(at, flush):
+    # A short conversation during which the I2S's callback comes before line number `at` that the speaker runs.
+    # Returns (samples taken, report of the flush, whether that line was reached).
+    i2s = _Traced()
+    speaker = make(i2s, prefill_ms=0)
+    count = [0]
+
+    def trace(frame, event, _):
+        if not frame.f_code.co_filename.endswith("audio/speaker.py") or frame.f_code.co_name == "_on_taken":
+            return None
+        if event == "line":
+            count[0] += 1
+            if count[0] == at:
+                i2s.end()
+        return trace
+
+    sys.settrace(trace)
+    try:
+        speaker.begin("a", 1)
+        cut = []
+        for step in range(6):
+            if step < 4:
+                give(speaker, sound(step * 300, 300))
+            speaker.poll(step)
+            i2s.end()
+            speaker.poll(step)
+            if flush and step == 3:
+                cut = speaker.flush()
+    finally:
+        sys.settrace(None)
+    for step in range(6, 20):
+        speaker.poll(step * 20)
+        i2s.end()
+    assert not speaker.playing
+    return [sample for sample in i2s.out if sample], cut, count[0] >= at
+
+
+def test_speaker_callback_may_come_between_any_two_lines():
+    if not hasattr(sys, "settrace") or sys.implementation.name == "micropython":
+        raise SkipTest("settrace")
+    for flush in (False, True):
+        at = 0
+        reached = True
+        while reached:
+            at += 1
+            out, cut, reached = _interrupted(at, flush)
+            if flush:
+                assert out == list(sound(0, len(out))), at
+                assert cut == [("a", len(out) // 24)], (at, cut, len(out))
+            else:
+                assert out == list(sound(0, 1200)), at
+        assert at > 200
+
+
+def test_speaker_survives_random_use():
+    for seed in range(12):
+        random.seed(seed)
+        fake = FakeSpeaker()
+        speaker = make(fake, ring_ms=200, prefill_ms=random.randrange(80))
+        number = 0
+        start = 0
+        given = []
+        for step in range(60):
+            what = random.randrange(12)
+            if what == 0:
+                speaker.flush()
+                given.append(None)
+            elif what < 3:
+                speaker.begin(str(number), step)
+                number += 1
+            elif what < 9:
+                n = random.randrange(700)
+                took = give(speaker, sound(start, n)) // 2
+                given += list(sound(start, took))
+                start += n
+            else:
+                play(speaker, fake, random.randrange(80))
+        play(speaker, fake, 800)
+        assert not speaker.playing
+        # Nothing twice, nothing out of order; after the last flush, everything.
+        played = heard(fake)
+        rest = given[len(given) - given[::-1].index(None) :] if None in given else given
+        assert played[len(played) - len(rest) :] == rest
+        steps = [(b - a) % 30000 for a, b in zip(played, played[1:])]
+        assert all(0 < step < 29000 for step in steps)
