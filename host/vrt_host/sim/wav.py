@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vrt_host.errors import UsageError
+from vrt_host.speech.codec import to_pcm16
 from vrt_host.speech.resample import Resampler
 
 MIC_RATE = 16_000
@@ -33,7 +33,7 @@ def load(path: Path) -> Samples:
         raise UsageError(f"{path}: {error}; {_HINT}") from None
     if not len(mono):
         raise UsageError(f"{path}: there is no sound in it")
-    return to_int16(resample(mono, rate, MIC_RATE))
+    return to_pcm16(resample(mono, rate, MIC_RATE))
 
 
 def decode(data: bytes) -> tuple[NDArray[np.float32], int]:
@@ -93,11 +93,6 @@ def resample(mono: NDArray[np.float32], rate: int, wanted: int) -> NDArray[np.fl
     parts = [resampler.process(mono[start : start + rate]) for start in range(0, len(mono), rate)]
     rest = resampler.flush()
     return np.concatenate([*parts, rest])[len(rest) :]
-
-
-def to_int16(mono: NDArray[np.floating[Any]]) -> Samples:
-    """Floats within -1..1 as 16-bit samples; what is louder is clipped."""
-    return np.asarray(np.rint(mono * 32767).clip(-32768, 32767), np.int16)
 
 
 def save(path: Path, samples: Samples, rate: int) -> None:
