@@ -1,8 +1,9 @@
 # The kernels of the WebSocket client: taking frames apart (RFC 6455 section 5), masking, checking UTF-8 (RFC 3629).
-# viper: compiled to machine code, so the .mpy depends on the chip. frames_plain.py holds the same three functions for a
-# runtime without the emitter; websocket.py chooses. Nothing here allocates or checks the bounds of a buffer.
+# viper: compiled to machine code, so the .mpy depends on the chip (little-endian, all of them). frames_plain.py holds the
+# same three functions for a runtime without the emitter; websocket.py chooses. Nothing here allocates, and nothing checks
+# the bounds of a buffer: the caller does.
 #
-# All state is one array('i') of non-negative numbers, laid out alike in frames.py, frames_plain.py and websocket.py:
+# All state is one array('i') of non-negative numbers, laid out alike in frames.py, frames_plain.py and websocket.py.
 # ruff: noqa: C901, PLR0911, PLR0912, PLR0915, PLR1730 (viper: a call, such as min(), costs more than all its branches)
 import micropython
 from micropython import const
@@ -20,12 +21,11 @@ _LIMIT = const(9)  # size of the message buffer
 _SKIP = const(10)  # 1 while a message that does not fit is thrown away
 _UTF8 = const(11)  # state of the UTF-8 check, 0 at a character's end
 _CTL = const(12)  # bytes of the control payload so far
-_WANT = const(13)  # how many bytes to read next
+_WANT = const(13)  # how many bytes to read next, 0 while the chunk has more
 _LAST = const(14)  # whole length of the latest data frame
-_DROPPED = const(15)  # messages thrown away
 # The mask generator, in two 16-bit halves: whole 32-bit words are no small integers on the boards.
-_KEY_HIGH = const(16)
-_KEY_LOW = const(17)
+_KEY_HIGH = const(15)
+_KEY_LOW = const(16)
 
 
 @micropython.viper
@@ -70,14 +70,19 @@ def utf8(buf, start: int, end: int, state: int) -> int:
 
 
 @micropython.viper
-def feed(state, chunk, msg, ctl) -> int:
-    # Eats the chunk up to the end of a message or control frame. Returns 0 when all is eaten, 1 or 2 with a text or
-    # binary message in msg[0:N], 8, 9 or 10 with a control payload in ctl[0:CTL], or minus a close code.
+def feed(state, chunk, n: int, msg, ctl) -> int:
+    # Eats chunk[0:n], or with n 0 goes on with it, up to the end of a message or control frame. Returns 0 when all is
+    # eaten, 1 or 2 with a text or
+    # binary message in msg[0:N], 3 after one that did not fit, 8, 9 or 10 with a control payload in ctl[0:CTL], or minus
+    # a close code.
     st = ptr32(state)
     src = ptr8(chunk)
     dst = ptr8(msg)
-    pos = int(st[_POS])
-    end = int(st[_END])
+    pos = 0
+    end = n
+    if n == 0:
+        pos = int(st[_POS])
+        end = int(st[_END])
     result = 0
     while result == 0:
         first = int(st[_BYTE0])
@@ -165,6 +170,13 @@ def feed(state, chunk, msg, ctl) -> int:
                 st[_UTF8] = check
             if int(st[_SKIP]):
                 pos = stop
+            if not (int(src) | int(dst) | pos | at) & 3:  # so it is for an audio frame: copy whole words
+                src4 = ptr32(chunk)
+                dst4 = ptr32(msg)
+                while pos < stop - 3:
+                    dst4[at >> 2] = src4[pos >> 2]
+                    at += 4
+                    pos += 4
             while pos < stop:
                 dst[at] = src[pos]
                 at += 1
@@ -182,12 +194,17 @@ def feed(state, chunk, msg, ctl) -> int:
             if int(st[_UTF8]):  # 8.1: the text ends inside a character
                 return -1007
             if int(st[_SKIP]):
-                st[_DROPPED] = (int(st[_DROPPED]) + 1) & 0x3FFFFFFF
-                result = 0
+                result = 3
     st[_POS] = pos
+    st[_END] = end
     # A frame is read in one call: the rest of this one, or as much as the latest had (a read for more than there is
     # costs the socket a second, empty one).
-    st[_WANT] = int(st[_LEFT]) if int(st[_BODY]) else int(st[_LAST])
+    if pos < end:
+        st[_WANT] = 0
+    elif int(st[_BODY]):
+        st[_WANT] = left
+    else:
+        st[_WANT] = st[_LAST]
     return result
 
 
@@ -207,10 +224,6 @@ def build(frame, first: int, payload, n: int, state) -> int:
     low ^= (low << 5) & 0xFFFF
     st[_KEY_HIGH] = high
     st[_KEY_LOW] = low
-    key0 = high >> 8
-    key1 = high & 255
-    key2 = low >> 8
-    key3 = low & 255
     dst[0] = first
     if n < 126:
         dst[1] = 0x80 | n
@@ -218,7 +231,7 @@ def build(frame, first: int, payload, n: int, state) -> int:
     elif n < 0x10000:
         dst[1] = 0xFE
         dst[2] = n >> 8
-        dst[3] = n & 255
+        dst[3] = n
         at = 4
     else:
         dst[1] = 0xFF
@@ -227,28 +240,27 @@ def build(frame, first: int, payload, n: int, state) -> int:
             dst[at] = 0
             at += 1
         dst[6] = n >> 24
-        dst[7] = (n >> 16) & 255
-        dst[8] = (n >> 8) & 255
-        dst[9] = n & 255
+        dst[7] = n >> 16
+        dst[8] = n >> 8
+        dst[9] = n
         at = 10
-    dst[at] = key0
-    dst[at + 1] = key1
-    dst[at + 2] = key2
-    dst[at + 3] = key3
+    key = at
+    dst[key] = high >> 8
+    dst[key + 1] = high
+    dst[key + 2] = low >> 8
+    dst[key + 3] = low
     at += 4
     pos = 0
-    whole = n - 3
-    while pos < whole:
-        dst[at] = src[pos] ^ key0
-        dst[at + 1] = src[pos + 1] ^ key1
-        dst[at + 2] = src[pos + 2] ^ key2
-        dst[at + 3] = src[pos + 3] ^ key3
-        at += 4
-        pos += 4
-    if pos < n:
-        dst[at] = src[pos] ^ key0
-    if pos + 1 < n:
-        dst[at + 1] = src[pos + 1] ^ key1
-    if pos + 2 < n:
-        dst[at + 2] = src[pos + 2] ^ key2
-    return at + n - pos
+    if not (int(src) | int(dst) | at) & 3:  # so it is for an audio frame: mask whole words
+        src4 = ptr32(payload)
+        dst4 = ptr32(frame)
+        word = int(dst4[key >> 2])
+        while pos < n - 3:
+            dst4[at >> 2] = src4[pos >> 2] ^ word
+            at += 4
+            pos += 4
+    while pos < n:
+        dst[at] = src[pos] ^ dst[key + (pos & 3)]
+        at += 1
+        pos += 1
+    return at

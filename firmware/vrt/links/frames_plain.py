@@ -18,9 +18,8 @@ _UTF8 = const(11)
 _CTL = const(12)
 _WANT = const(13)
 _LAST = const(14)
-_DROPPED = const(15)
-_KEY_HIGH = const(16)
-_KEY_LOW = const(17)
+_KEY_HIGH = const(15)
+_KEY_LOW = const(16)
 
 # Second bytes that RFC 3629 narrows, as low | high << 8, by first byte.
 _NARROW = {0xE0: 0xBFA0, 0xED: 0x9F80, 0xF0: 0xBF90, 0xF4: 0x8F80}
@@ -95,7 +94,7 @@ def _begin_payload(st):
 
 
 def _end_frame(st):
-    # The payload is whole. Returns 0 (go on), an opcode, or minus the close code.
+    # The payload is whole. Returns 0 (go on), what feed returns, or minus the close code.
     st[_BODY] = 0
     first = st[_BYTE0]
     if first & 8:
@@ -106,15 +105,11 @@ def _end_frame(st):
     st[_KIND] = 0
     if st[_UTF8]:
         return -1007
-    if st[_SKIP]:
-        st[_DROPPED] = (st[_DROPPED] + 1) & 0x3FFFFFFF
-        return 0
-    return kind
+    return 3 if st[_SKIP] else kind
 
 
-def feed(st, chunk, msg, ctl):
-    pos = st[_POS]
-    end = st[_END]
+def feed(st, chunk, n, msg, ctl):
+    pos, end = (0, n) if n else (st[_POS], st[_END])
     result = 0
     while result == 0:
         if not st[_BODY]:
@@ -155,7 +150,8 @@ def feed(st, chunk, msg, ctl):
         if result < 0:
             return result
     st[_POS] = pos
-    st[_WANT] = st[_LEFT] if st[_BODY] else st[_LAST]
+    st[_END] = end
+    st[_WANT] = 0 if pos < end else st[_LEFT] if st[_BODY] else st[_LAST]
     return result
 
 

@@ -1,10 +1,12 @@
 # The client's side of a WebSocket (RFC 6455) without I/O: bytes in, events out, bytes to send. No socket, no clock.
-# The caller loops over
-#   next_event()            until it says NONE, then reads at most `want` bytes into `chunk` and calls
-#   receive_data(n)         or, at the end of the stream, receive_eof(); and whenever out_n is not 0 it writes
-#   out[out_at:][:out_n]    and calls sent(n) with what the socket took.
-# A peer's fault never raises: it becomes close_code and close_reason. Every buffer is made in the constructor; between
-# start() and the close nothing is allocated.
+# Reading: read at most `want` bytes into `chunk` and call next_event(n) or, at the end of the stream,
+# receive_eof(); while `want` is 0 call next_event(0) instead, for more of the chunk.
+# Writing: frame() makes a message's frame, to be written at once; keep() takes what the socket did not. While
+# out_n is not 0, write out[out_at:][:out_n] and call sent(n) with what the socket took.
+# A peer's fault never raises: it becomes close_code and close_reason. Every buffer is made in the constructor;
+# between start() and the close nothing is allocated. No properties: one in a class makes each store to its
+# objects slow.
+import sys
 from array import array
 
 from micropython import const
@@ -13,17 +15,16 @@ from vrt.errors import ProtocolError
 from vrt.links import CLOSED, NONE, OPEN
 from vrt.links.upgrade import refusal, request
 
-try:
-    from vrt.links.frames import build, feed, utf8
-except (
-    SyntaxError,
-    ValueError,
-):  # a runtime without the viper emitter, met with the source or with a chip's .mpy
+if sys.implementation.name == "micropython":
+    try:
+        from vrt.links.frames import build, feed, utf8
+    except (SyntaxError, ValueError):  # no emitter for viper here, met with the source or with a chip's .mpy
+        from vrt.links.frames_plain import build, feed, utf8
+else:
     from vrt.links.frames_plain import build, feed, utf8
 
-CONTROL = (
-    5  # an event besides those of all links: there may be something to send; ask for the next event at once
-)
+# One more event than all links have: there may be something to send; ask for the next event at once.
+CONTROL = 5
 
 _CLOSED = const(0)
 _HANDSHAKE = const(1)
@@ -38,10 +39,9 @@ _LIMIT = const(9)
 _CTL = const(12)
 _WANT = const(13)
 _LAST = const(14)
-_DROPPED = const(15)
-_KEY_HIGH = const(16)
-_KEY_LOW = const(17)
-_SLOTS = const(18)
+_KEY_HIGH = const(15)
+_KEY_LOW = const(16)
+_SLOTS = const(17)
 
 _CONTROL_MAX = const(125)  # 5.5
 _HEAD_MAX = const(4096)  # bytes of the server's answer to the upgrade request, if rx holds as many
@@ -60,62 +60,50 @@ class WebSocket:
     # tx_bytes: the largest message sent.
     def __init__(self, rx_bytes, tx_bytes, chunk_bytes=512):
         self.rx = bytearray(rx_bytes)
-        self._tx = bytearray(tx_bytes + _FRAME_EXTRA)
+        self._tx_max = tx_bytes
+        self.tx = bytearray(tx_bytes + _FRAME_EXTRA)
         self.chunk = bytearray(chunk_bytes)
         self._ctl = bytearray(_CONTROL_MAX)
         self._pong = bytearray(_CONTROL_MAX)
         self._ctl_tx = bytearray(_CONTROL_MAX + _FRAME_EXTRA)
         self._st = array("i", bytes(4 * _SLOTS))
+        self.dropped = 0
         self.reset()
 
     def reset(self):
         # Forgets the connection, if there was one.
         self._state = _CLOSED
-        self._st[_POS] = self._st[_END] = 0
         self.close_code = 0
         self.close_reason = ""
         self.n = 0  # bytes of the latest message, or of the answer to the upgrade request
         self.want = len(self.chunk)
-        self.out = self._tx
+        self.out = self.tx
         self.out_at = self.out_n = 0
-        self._tx_n = 0  # length of the data frame that waits in _tx or is half out
         self._pong_n = -1  # length of the payload in _pong that waits to be sent
         self._close_n = -1  # length of the close payload in _close that waits to be sent, 0 or 2
         self._close = b""
         self._lost = None  # why nothing can be sent any more
 
-    @property
     def writable(self):
-        return self._state == _OPEN and not self._tx_n
+        return self._state == _OPEN and not self.out_n
 
-    @property
     def closing(self):
         return self._state == _CLOSING
 
-    @property
-    def dropped(self):
-        return self._st[_DROPPED]
-
     def start(self, host, path, entropy):
-        # A new connection; entropy: 20 random bytes. Section 1.3 wants masks that a peer cannot guess, against scripts that
-        # attack proxies: no stranger's code runs here, so a generator that starts from random bits is enough.
+        # A new connection; entropy: 20 random bytes. Masks must not be predictable by scripts that attack proxies (10.3):
+        # no stranger's code runs here, so a generator that starts from random bits is enough.
         self.reset()
         st = self._st
         for slot in range(_SLOTS):
-            if slot != _DROPPED:
-                st[slot] = 0
+            st[slot] = 0
         st[_LIMIT] = len(self.rx)
-        st[_WANT] = st[_LAST] = 2
+        st[_WANT] = st[_LAST] = 2  # the shortest frame
         st[_KEY_HIGH] = entropy[16] << 8 | entropy[17]
         st[_KEY_LOW] = entropy[18] << 8 | entropy[19] | 1  # all zeros would stay so
         self.out, self._key = request(host, path, entropy[:16])
         self.out_n = len(self.out)
         self._state = _HANDSHAKE
-
-    def receive_data(self, n):
-        # chunk[0:n] is new. Only after next_event() said NONE.
-        self._st[_POS] = 0
-        self._st[_END] = n
 
     def receive_eof(self, reason="eof"):
         # The connection is over; close_code and close_reason say how.
@@ -123,66 +111,65 @@ class WebSocket:
         self._state = _CLOSED
         self.out_n = 0
 
-    def next_event(self):
-        # NONE, OPEN, TEXT or AUDIO (the message is rx[0:n] until the next call), CLOSED (the upgrade failed), or CONTROL.
-        st = self._st
-        if st[_POS] == st[_END]:
+    def next_event(self, n):
+        # n: bytes that are new in chunk. Returns NONE, OPEN, TEXT or AUDIO (the message is rx[0:n] until the next call),
+        # CLOSED (the upgrade failed), or CONTROL.
+        if self._state == _HANDSHAKE:
+            return self._read_head(n)
+        if self.close_code:  # whatever follows a close frame or a fault means nothing
+            self.want = len(self.chunk)
             return NONE
-        if self._state != _OPEN:
-            if self._state == _HANDSHAKE:
-                return self._read_head()
-            if (
-                self._state == _CLOSED or self.close_code
-            ):  # whatever follows a close frame or a fault means nothing
-                st[_POS] = st[_END]
-                return NONE
-        got = feed(st, self.chunk, self.rx, self._ctl)
+        st = self._st
+        got = feed(st, self.chunk, n, self.rx, self._ctl)
         self.want = st[_WANT]
         if got == 0:
             return NONE
         if 0 < got < 3 and self._state == _OPEN:
             self.n = st[_N]
             return got + 1
+        self._handle(got)
+        return CONTROL
+
+    def _handle(self, got):
+        # What feed returned, when it is no message to hand out.
         if got < 0:
             self._fail(-got)
+        elif got == 3:
+            self.dropped += 1
         elif got == 8:
-            self._read_close(st[_CTL])
+            self._read_close(self._st[_CTL])
         elif got == 9 and self._state == _OPEN:  # 5.5.3: an unsent answer to an older ping may be left out
             self._ctl, self._pong = self._pong, self._ctl
-            self._pong_n = st[_CTL]
+            self._pong_n = self._st[_CTL]
             self._next_out()
-        return CONTROL
 
     # Sending
 
-    def send(self, opcode, buf, n):
-        # buf[0:n] as one message, opcode 1 (text) or 2 (binary). False: not now, a data frame is not wholly out yet.
-        if self._tx_n or self._state != _OPEN:
-            return False
+    def frame(self, opcode, buf, n):
+        # Makes buf[0:n] a message, opcode 1 (text) or 2 (binary): the frame is tx[0:length]. Returns the length, or 0:
+        # not now, because a frame is half out or the WebSocket is not open.
+        if self.out_n or self._state != _OPEN:
+            return 0
         if not 0 <= n <= len(buf):
             raise ProtocolError("no such bytes in the buffer")
-        if n + _FRAME_EXTRA > len(self._tx):
-            raise ProtocolError(
-                f"message of {n} bytes: this link sends at most {len(self._tx) - _FRAME_EXTRA}"
-            )
-        self._tx_n = build(self._tx, 0x80 | opcode, buf, n, self._st)
-        if not self.out_n:
-            self.out = self._tx
-            self.out_at = 0
-            self.out_n = self._tx_n
-        return True
+        if n > self._tx_max:
+            raise ProtocolError(f"message of {n} bytes: this link sends at most {self._tx_max}")
+        return build(self.tx, 0x80 | opcode, buf, n, self._st)
+
+    def keep(self, length, done):
+        # Of the frame just made the socket took only `done` bytes.
+        self.out = self.tx
+        self.out_at = done
+        self.out_n = length - done
 
     def sent(self, n):
         self.out_at += n
         self.out_n -= n
-        if not self.out_n:
-            if self.out is self._tx:
-                self._tx_n = 0
-            self._next_out()
+        self._next_out()
 
     def cannot_send(self, reason):
         # The socket takes nothing any more, but the peer's close frame, with the real reason, may still be read.
-        self.out_n = self._tx_n = 0
+        self.out_n = 0
         self._pong_n = self._close_n = -1
         self._lost = reason
         if self._state == _OPEN:
@@ -201,21 +188,17 @@ class WebSocket:
         self._next_out()
 
     def _next_out(self):
-        # Control frames go between data frames: a pong before the data frame that waits, the close after it.
+        # Control frames go out between data frames, the close last.
         if self.out_n:
             return
-        if self._pong_n >= 0:
-            self.out = self._ctl_tx
-            self.out_n = build(self._ctl_tx, 0x8A, self._pong, self._pong_n, self._st)
-            self._pong_n = -1
-        elif self._tx_n:
-            self.out = self._tx
-            self.out_n = self._tx_n
-        elif self._close_n >= 0:
-            self.out = self._ctl_tx
-            self.out_n = build(self._ctl_tx, 0x88, self._close, self._close_n, self._st)
-            self._close_n = -1
+        self.out = self._ctl_tx
         self.out_at = 0
+        if self._pong_n >= 0:
+            self.out_n = build(self.out, 0x8A, self._pong, self._pong_n, self._st)
+            self._pong_n = -1
+        elif self._close_n >= 0:
+            self.out_n = build(self.out, 0x88, self._close, self._close_n, self._st)
+            self._close_n = -1
 
     # Closing
 
@@ -246,29 +229,29 @@ class WebSocket:
 
     # The upgrade, section 4
 
-    def _read_head(self):
-        st = self._st
+    def _read_head(self, n):
         rx = self.rx
-        n = self.n
+        at = self.n
         limit = min(len(rx), _HEAD_MAX)
-        while st[_POS] < st[_END]:
-            byte = self.chunk[st[_POS]]
-            if n < 5 and byte != b"HTTP/"[n]:
+        for pos in range(n):
+            byte = self.chunk[pos]
+            if at < 5 and byte != b"HTTP/"[at]:
                 return self._refuse("answer is not http")
-            if n == limit:
+            if at == limit:
                 return self._refuse("answer too long")
-            rx[n] = byte
-            n += 1
-            st[_POS] += 1
-            if byte == 10 and n > 3 and rx[n - 2] == 13 and rx[n - 3] == 10 and rx[n - 4] == 13:
-                self.n = 0
-                reason = refusal(bytes(rx[: n - 4]), self._key)
+            rx[at] = byte
+            at += 1
+            if byte == 10 and at > 3 and rx[at - 2] == 13 and rx[at - 3] == 10 and rx[at - 4] == 13:
+                reason = refusal(bytes(rx[: at - 4]), self._key)
                 if reason:
                     return self._refuse(reason)
-                self.want = st[_WANT]
+                self._st[_POS] = pos + 1
+                self._st[_END] = n
+                self.want = 0 if pos + 1 < n else self._st[_WANT]
+                self.n = 0
                 self._state = _OPEN
                 return OPEN
-        self.n = n
+        self.n = at
         return NONE
 
     def _refuse(self, reason):

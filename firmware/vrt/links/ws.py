@@ -8,9 +8,9 @@ from errno import ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EINPROGRESS, ENOMEM, E
 from micropython import const
 
 from vrt.errors import ConfigError
-from vrt.links import CLOSED, NONE, OPEN
+from vrt.links import AUDIO, CLOSED, NONE, OPEN, TEXT
 from vrt.links.url import parse
-from vrt.links.websocket import CONTROL, WebSocket
+from vrt.links.websocket import WebSocket
 from vrt.ticks import diff
 
 _CONNECT_MS = const(15000)  # from open() to OPEN; a TLS handshake takes seconds on a board
@@ -70,19 +70,19 @@ class WebSocketLink:
         self.close_code = 0
         self.close_reason = ""
         self.last_rx = 0
+        self.dropped = 0
         self._stage = _IDLE
         self._addresses = []
         self._poll = None
         self._now = self._moved = 0
         self._since = self._limit = 0  # the deadline: _limit milliseconds (0: none) after _since
 
-    @property
     def writable(self):
-        return self._ws.writable
+        return self._ws.writable()
 
-    @property
-    def dropped(self):
-        return self._ws.dropped
+    def unread(self):
+        # True: poll again before you sleep on `sock`, for it does not know of the bytes that have left it.
+        return self._ws.want == 0
 
     def open(self, now):
         # Starts to connect. Failures come as CLOSED from poll, with the reason.
@@ -98,16 +98,35 @@ class WebSocketLink:
             self._addresses = []
         self._dial("dns")
 
-    def poll(self, now):
-        # At most one event.
+    def poll(self, now):  # noqa: PLR0912
+        # At most one event. This and send_audio are the whole path of a frame: few calls, no properties.
         self._now = now
+        ws = self._ws
+        reads = _READS
         try:
-            if self._stage == _RUNNING:
-                event = self._run(now)
-                if event:
+            if ws.out_n:
+                self._push()
+            else:
+                self._moved = now
+                if self._stage == _CONNECTING:
+                    self._connect()
+            while self._stage == _RUNNING and (reads or not ws.want):
+                if ws.want:
+                    reads -= 1
+                    n = self.sock.readinto(ws.chunk, ws.want)
+                    if not n:
+                        if n == 0:
+                            self._end("eof")
+                        break
+                    self.last_rx = now
+                    event = ws.next_event(n)
+                else:
+                    event = ws.next_event(0)
+                if TEXT <= event <= AUDIO:
+                    self.n = ws.n
                     return event
-            elif self._stage == _CONNECTING:
-                self._connect()
+                if event and self._handle(event):
+                    return event
         except OSError as error:
             self._end(self._word(error))
         except MemoryError:
@@ -120,28 +139,31 @@ class WebSocketLink:
         return NONE
 
     def send_text(self, buf, n):
-        # buf[0:n] as a text message; False: not now. Raises ProtocolError when it is larger than tx_bytes.
-        return self._send(1, buf, n)
+        return self.send_audio(buf, n, 1)
 
-    def send_audio(self, buf, n):
-        return self._send(2, buf, n)
+    def send_audio(self, buf, n, opcode=2):
+        # buf[0:n] as one message; False: not now. Raises ProtocolError when it is larger than tx_bytes.
+        ws = self._ws
+        if ws.out_n:
+            self._flush()
+        length = ws.frame(opcode, buf, n)
+        if not length:
+            return False
+        try:
+            done = self.sock.write(ws.tx, 0, length)
+            if done != length:
+                ws.keep(length, done or 0)
+        except OSError as error:
+            self._cannot_send(error)
+        return True
 
     def close(self, code):
         # Raises ProtocolError when the code may not be sent (RFC 6455 section 7.4).
         self._ws.close(code)
-        if self._ws.closing:
+        if self._ws.closing():
             self._answer()
         elif self._stage in (_CONNECTING, _RUNNING):
             self._end("closed")
-
-    def _send(self, opcode, buf, n):
-        ws = self._ws
-        if ws.out_n:
-            self._flush()
-        if not ws.send(opcode, buf, n):
-            return False
-        self._flush()
-        return True
 
     # Connecting
 
@@ -192,41 +214,28 @@ class WebSocketLink:
 
     # Running
 
-    def _run(self, now):
-        ws = self._ws
-        if ws.out_n:
-            self._flush()
-            if ws.out_n and diff(now, self._moved) >= _STALL_MS:
-                return self._end("timeout")
+    def _handle(self, event):
+        # True: the caller hears of it.
+        if event == OPEN:
+            self._limit = 0
+            return True
+        if event == CLOSED:
+            self._end("refused")
         else:
-            self._moved = now
-        reads = _READS
-        while True:
-            event = ws.next_event()
-            while event == CONTROL:
-                self._answer()
-                event = ws.next_event()
-            if event == CLOSED:
-                return self._end("refused")
-            if event:
-                if event == OPEN:
-                    self._limit = 0
-                self.n = ws.n
-                return event
-            if not reads:
-                return NONE
-            reads -= 1
-            n = self.sock.readinto(ws.chunk, ws.want)
-            if not n:
-                return NONE if n is None else self._end("eof")
-            ws.receive_data(n)
-            self.last_rx = now
+            self._answer()
+        return False
 
     def _answer(self):
-        # A control frame came or a close frame is about to go.
+        # A control frame came, a message was dropped, or a close frame is about to go.
+        self.dropped = self._ws.dropped
         self._flush()
-        if self._ws.closing and not self._limit:
+        if self._ws.closing() and not self._limit:
             self._set_limit(_CLOSE_MS)
+
+    def _push(self):
+        self._flush()
+        if self._ws.out_n and diff(self._now, self._moved) >= _STALL_MS:
+            self._end("timeout")
 
     def _flush(self):
         ws = self._ws
@@ -238,8 +247,11 @@ class WebSocketLink:
                 ws.sent(n)
                 self._moved = self._now
         except OSError as error:
-            ws.cannot_send(self._word(error))
-            self._set_limit(_CLOSE_MS)
+            self._cannot_send(error)
+
+    def _cannot_send(self, error):
+        self._ws.cannot_send(self._word(error))
+        self._set_limit(_CLOSE_MS)
 
     # Ending
 
