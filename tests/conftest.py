@@ -1,8 +1,12 @@
 """Shared by all tests: firmware tests raise `SkipTest`, which pytest must read as a skip."""
 
+import hypothesis
 import micropython  # noqa: F401  (the CPython shim: puts ptr8 and const into builtins)
 import pytest
 from firmware.support import SkipTest
+
+hypothesis.settings.register_profile("vrt", deadline=None)  # a busy machine is no failure
+hypothesis.settings.load_profile("vrt")
 
 
 @pytest.hookimpl(hookwrapper=True)

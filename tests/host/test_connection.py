@@ -751,7 +751,7 @@ class Device:
 ACTIONS = ["connect", "cut", "silent_cut", "say", "hear", "deliver_up", "deliver_down", "acknowledge", "wait"]
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.lists(st.sampled_from(ACTIONS), max_size=80))
 def test_every_message_arrives_once_and_in_order_over_links_that_break(actions):
     device = Device()

@@ -1,7 +1,7 @@
 """The numbered streams: what is kept and resent, what is new, what is owed."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from vrt_host.protocol.stream import Inbox, Outbox
 
@@ -83,7 +83,6 @@ def test_outbox_holds_nothing_when_cleared():
     assert box.after(2) is None
 
 
-@settings(deadline=None)
 @given(st.lists(st.one_of(st.just("keep"), st.integers(0, 60)), max_size=60), st.integers(1, 20))
 def test_outbox_agrees_with_a_plain_list(steps, messages):
     box = Outbox(messages, 10**6)

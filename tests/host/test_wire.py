@@ -5,7 +5,7 @@ import math
 import random
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from vrt.protocol import wire as device_wire
 from vrt_host.errors import LocalError
@@ -202,20 +202,17 @@ def test_error_text_is_bounded():
     assert len(str(caught.value)) < 300
 
 
-@settings(deadline=None)
 @given(any_text)
 def test_decoder_raises_nothing_else_on_any_text(text):
     classify(text)
     classify(f'{{"v":1,"seq":1,"type":"text","text":{text}}}')
 
 
-@settings(deadline=None)
 @given(st.binary())
 def test_decoder_raises_nothing_else_on_any_bytes(frame):
     classify(frame)
 
 
-@settings(deadline=None)
 @given(json_values)
 def test_decoder_raises_nothing_else_on_any_json(value):
     assert classify(json.dumps(value)) != "valid"
@@ -227,7 +224,6 @@ def test_decoder_raises_nothing_else_on_any_json(value):
         )
 
 
-@settings(deadline=None)
 @given(json_values)
 def test_any_value_survives_encoding_and_decoding(value):
     message = {"v": 1, "seq": 1, "type": "context", "context": value}
@@ -283,7 +279,6 @@ def test_check_refuses_a_message_of_ours(message):
         wire.check(message, "server")
 
 
-@settings(deadline=None)
 @given(any_text, st.integers(-1, 40))
 @example("\ud83d\ude00a", 4)  # the halves of one character, apart
 def test_cut_keeps_the_text_and_the_room(text, room):
@@ -294,13 +289,11 @@ def test_cut_keeps_the_text_and_the_room(text, room):
         assert wire.size(json.dumps(head + rest[0], ensure_ascii=False)) - 2 > room
 
 
-@settings(deadline=None)
 @given(any_text)
 def test_size_is_that_of_utf_8(text):
     assert wire.size(wire.well_formed(text)) == len(wire.well_formed(text).encode())
 
 
-@settings(deadline=None)
 @given(any_text)
 def test_well_formed_changes_only_lone_surrogates(text):
     result = wire.well_formed(text)
