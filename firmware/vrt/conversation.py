@@ -211,7 +211,7 @@ class Conversation:
 
     def _on_tool_call(self, event, now):
         self._turn_at = now
-        self.log(
+        self.log.event(
             "call",
             call=event["callId"],
             name=event["name"],

@@ -55,7 +55,6 @@ class Session(Lifecycle):
         self.frames.begin()
 
     def lost(self, now, code=1006):
-        # `code`: the close code of the link.
         super().lost(now)
         outbox = self.outbox
         if code == 1009 and outbox.sent > outbox.acked:  # decisions 7: once more, not for ever

@@ -1,0 +1,301 @@
+# The loop on a whole device: the link, the order of what is sent, and that audio allocates nothing.
+import sys
+
+import micropython
+from fake_device import LOUD, Device, opened
+from support import SkipTest
+from vrt import links
+from vrt.app import _random
+
+
+def test_device_introduces_itself():
+    device = Device(id="kitchen")
+    hello = device.open()
+    assert hello["auth"] == {"token": "s3cret"}
+    assert hello["device"]["id"] == "kitchen"
+    assert hello["device"]["board"] == "fake"
+    assert hello["limits"] == {"messageBytes": 4096, "audioBytes": 4096, "queuedCalls": 8, "bufferMs": 600}
+    assert hello["input"] == {"encoding": "pcmu", "sampleRate": 8000}
+    assert hello["output"] == {"encoding": "pcmu", "sampleRate": 8000}
+    assert sorted([tool["name"] for tool in hello["tools"]]) == ["light", "slow", "unlock"]
+    assert [name for name in device.names() if name != "stats"] == ["connecting", "ready"]
+    assert device.board.lights == ["connecting", "idle"]
+
+
+def test_device_says_less_when_it_resumes():
+    device = opened()
+    device.link.cut()
+    device.run(1000)
+    hello = device.sent("hello")[-1]
+    assert hello["sessionId"] == "session-one-and-only"
+    assert "tools" not in hello
+    assert "context" not in hello
+    assert hello["auth"] == {"token": "s3cret"}
+    device.ready(resumedFrom=0)
+    device.run(20)
+    assert device.last("ready")["resumed"] is True
+
+
+def test_the_log_holds_no_secret():
+    device = opened()
+    device.link.cut()
+    device.run(500)
+    device.receive("error", code="UNAUTHORIZED", recoverable=False, message="no")
+    device.run(50)
+    text = repr(device.board.events)
+    assert "s3cret" not in text
+    assert "session-one-and-only" not in text
+
+
+def test_device_connects_again_and_again():
+    device = Device()
+    device.link.up = False
+    device.run(120_000)
+    tries = device.link.opened
+    assert 12 < tries < 25
+    assert device.board.lights == ["connecting"]
+    assert device.last("lost")["reason"] == "refused"
+    device.link.up = True
+    device.run(10_000)
+    device.ready()
+    device.run(50)
+    assert device.board.lights[-1] == "idle"
+
+
+def test_device_reconnects_quickly_after_a_good_connection():
+    device = opened()
+    device.run(6000)
+    device.link.cut()
+    device.run(270)
+    assert device.link.opened == 2
+    assert device.last("lost")["reason"] == "eof"
+
+
+def test_device_closes_a_dead_connection():
+    device = opened()
+    device.link.last_rx = device.now
+    device.run(37_000)
+    assert device.link.closes == []
+    assert len(device.sent("ping")) == 2
+    device.run(600)
+    assert device.link.closes == [4000]
+    device.run(1000)
+    assert device.sent("hello")[-1]["sessionId"] == "session-one-and-only"
+
+
+def test_device_stays_with_a_server_that_answers():
+    device = opened()
+    for _ in range(12):
+        device.run(10_000)
+        device.receive("pong")
+    assert device.link.closes == []
+
+
+def test_device_works_across_the_wrap_of_ticks():
+    device = Device(now=0x3FFFFFFF - 500)
+    device.open()
+    device.speak()
+    device.run(1000)
+    assert device.names()[-1] == "played"
+    device.link.cut()
+    device.run(1000)
+    assert len(device.sent("hello")) == 2
+
+
+# --- what is invalid, and what never ends
+
+
+def test_device_goes_on_after_anything_invalid():
+    device = opened()
+    for data in (b"", b"{", b"[]", b'{"v":1}', b'{"v":1,"seq":0,"type":"ready"}', b"\xff", b"[" * 4000):
+        device.link.inbox.append((links.TEXT, data))
+    for data in (b"", b"\2\0\0\0", b"\1\0\0\0\0x", b"\2\0\0\0\0x"):
+        device.link.inbox.append((links.AUDIO, data))
+    device.run(50)
+    assert device.names().count("error") == 7
+    assert device.link.closes == []
+    device.turn("thinking", 1)
+    device.run(20)
+    assert device.last("turn")["state"] == "thinking"
+
+
+def test_a_flood_of_messages_does_not_hold_the_loop():
+    device = opened()
+    for i in range(100):
+        device.receive("pong", x=i)
+    device.step()
+    assert len(device.link.inbox) == 92
+
+
+def test_device_gives_up_a_turn_that_shows_no_sign_of_life():
+    device = opened()
+    device.turn("speaking", 1)
+    for _ in range(5):
+        device.run(11_000)
+        device.receive("pong")  # the connection lives
+    assert device.board.lights[-1] == "thinking"
+    device.run(6000)
+    assert device.board.lights[-1] == "idle"
+    assert device.last("error")["code"] == "STUCK"
+
+
+def test_device_closes_when_nothing_is_acknowledged():
+    device = opened()
+    while not device.link.closes and device.seq < 50:
+        device.call("light", 1, call=f"c{device.seq}", state="on")
+        device.run(20)
+    assert device.link.closes == [4000]
+    assert device.last("error")["code"] == "OUTBOX_FULL"
+    assert len(device.sent("tool.result")) == 32
+    device.run(1000)
+    device.ready(resumedFrom=32)
+    device.run(20)
+    assert device.app.session.outbox.free == 32
+
+
+# --- the uplink
+
+
+def test_control_goes_before_audio():
+    device = opened(listen="open", duplex="full")
+    device.board.hear(LOUD)
+    device.run(200)
+    device.link.stall(True)
+    device.run(40)
+    device.link.order.clear()
+    device.call("light", 1, state="on")
+    device.run(100)
+    device.app.session.text("hello")
+    device.link.stall(False)
+    device.step()
+    assert device.link.order[:2] == ["tool.result", "text"]
+    assert device.link.order[2] == "audio"
+
+
+def test_a_stalled_uplink_drops_the_oldest_frames_and_counts_them():
+    device = opened(listen="open", duplex="full")
+    device.run(300)
+    device.link.frames.clear()
+    device.link.stall(True)
+    made = device.app.sound.mic.frames
+    device.run(1000)
+    made = device.app.sound.mic.frames - made
+    assert 48 <= made <= 51
+    device.link.stall(False)
+    device.step()
+    assert len(device.link.frames) <= 5  # what the slots held
+    assert made - 5 <= device.app.sound.mic.dropped <= made
+    numbers = [int.from_bytes(frame[1:5], "big") for frame in device.link.frames]
+    assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))  # what was dropped had no number yet
+
+
+def test_no_audio_is_sent_before_ready_or_without_a_connection():
+    device = Device(listen="open", duplex="full")
+    device.run(500)
+    assert device.link.frames == []
+    device.ready()
+    device.run(200)
+    assert device.link.frames
+    device.link.up = False
+    device.link.cut()
+    device.run(50)
+    device.link.frames.clear()
+    device.run(500)
+    assert device.link.frames == []
+    device.link.up = True
+    device.run(5000)
+    device.ready(resumedFrom=0)
+    device.run(200)
+    assert 3 <= len(device.link.frames) <= 11  # fresh ones, nothing that has waited
+
+
+# --- nothing is allocated for audio
+
+
+class QuietI2S:
+    # Transfers that end when they are told to.
+    def irq(self, handler):
+        self.handler = handler
+        self.buf = None
+
+    def readinto(self, buf):
+        self.buf = buf
+
+    write = readinto
+
+    def finish(self):
+        if self.buf is not None:
+            self.buf = None
+            self.handler(self)
+
+    def deinit(self):
+        pass
+
+
+class QuietLink:
+    # An audio frame when the test says so, and room for every frame.
+    def __init__(self):
+        self.rx = bytearray(b"\2\0\0\0\0" + b"\x10" * 160)
+        self.n = 165
+        self.writable = True
+        self.due = False
+        self.sent = 0
+        self.last_rx = self.dropped = 0
+        self.sock = None
+
+    def poll(self, now):
+        due = self.due
+        self.due = False
+        return links.AUDIO if due else links.NONE
+
+    def send_audio(self, buf, n):
+        self.sent += 1
+        return True
+
+
+class Quiet:
+    # A device in the middle of a conversation on those, so that nothing but the firmware could allocate.
+    def __init__(self):
+        device = opened(listen="open", duplex="full")
+        device.board.hear(50)
+        device.run(300)
+        device.speak()
+        device.run(300)  # until nothing is to be acknowledged
+        self.now = device.now
+        self.app = device.app
+        self.app.link = self.link = QuietLink()
+        self.mic, self.speaker = QuietI2S(), QuietI2S()
+        self.app.sound.mic._attach(self.mic)
+        self.app.sound.speaker._attach(self.speaker)
+        self.mic.readinto(self.app.sound.mic._buffers[0])
+        self.speaker.write(self.app.sound.speaker._chunks[0])
+
+    def run(self, count):
+        # Rounds of 10 ms: a piece for the speaker, and every second time a frame up and one down.
+        for i in range(count):
+            self.now += 10
+            self.speaker.finish()
+            if i & 1:
+                self.mic.finish()
+                self.link.due = True
+            self.app.step(self.now)
+
+
+def test_audio_both_ways_allocates_nothing():
+    if sys.implementation.name != "micropython":
+        raise SkipTest("no heap lock")
+    quiet = Quiet()
+    quiet.run(20)
+    sent, received = quiet.link.sent, quiet.app.sound.speaker.frames
+    micropython.heap_lock()
+    try:
+        quiet.run(200)
+    finally:
+        micropython.heap_unlock()
+    assert quiet.link.sent - sent == 100
+    assert quiet.app.sound.speaker.frames - received == 100
+    assert quiet.app.sound.playing
+
+
+def test_random_is_in_range():
+    assert {_random(3) for _ in range(200)} == {0, 1, 2}
