@@ -1,10 +1,11 @@
-# The client's side of a WebSocket (RFC 6455) without I/O: bytes in, events out, bytes to send. No socket, no clock.
+# The client's side of a WebSocket (RFC 6455) without I/O: bytes in, events out, bytes to send. No socket, no
+# clock.
 # Reading: read at most `want` bytes into `chunk` and call next_event(n) or, at the end of the stream,
 # receive_eof(); while `want` is 0 call next_event(0) instead, for more of the chunk.
 # Writing: frame() makes a message's frame, to be written at once; keep() takes what the socket did not. While
 # out_n is not 0, write out[out_at:][:out_n] and call sent(n) with what the socket took.
-# A peer's fault never raises: it becomes close_code and close_reason. Every buffer is made in the constructor;
-# between start() and the close nothing is allocated. No properties: one in a class makes each store to its
+# A peer's fault never raises: it becomes close_code and close_reason. Every buffer is made in the constructor,
+# and between start() and the close nothing is allocated. No properties: one in a class makes each store to its
 # objects slow.
 import sys
 from array import array
@@ -30,6 +31,7 @@ _CLOSED = const(0)
 _HANDSHAKE = const(1)
 _OPEN = const(2)
 _CLOSING = const(3)  # a close frame was sent or is about to be; messages are no longer handed out
+_READ_ONLY = const(4)  # nothing can be sent any more
 
 # Slots of the kernels' state, see frames.py.
 _POS = const(0)
@@ -56,8 +58,8 @@ def valid_close_code(code):
 
 
 class WebSocket:
-    # rx_bytes: the largest message taken; a larger one is thrown away unbuffered and counted in `dropped`, as vRT asks.
-    # tx_bytes: the largest message sent.
+    # rx_bytes: the largest message taken; a larger one is thrown away unbuffered and counted in `dropped`, as vRT
+    # asks; one of 2**30 bytes closes with 1009. tx_bytes: the largest message sent.
     def __init__(self, rx_bytes, tx_bytes, chunk_bytes=512):
         self.rx = bytearray(rx_bytes)
         self._tx_max = tx_bytes
@@ -91,8 +93,8 @@ class WebSocket:
         return self._state == _CLOSING
 
     def start(self, host, path, entropy):
-        # A new connection; entropy: 20 random bytes. Masks must not be predictable by scripts that attack proxies (10.3):
-        # no stranger's code runs here, so a generator that starts from random bits is enough.
+        # A new connection; entropy: 20 random bytes. Masks must be unpredictable for scripts that attack proxies
+        # (10.3). No stranger's code runs here, so a generator that starts from random bits is enough.
         self.reset()
         st = self._st
         for slot in range(_SLOTS):
@@ -112,8 +114,8 @@ class WebSocket:
         self.out_n = 0
 
     def next_event(self, n):
-        # n: bytes that are new in chunk. Returns NONE, OPEN, TEXT or AUDIO (the message is rx[0:n] until the next call),
-        # CLOSED (the upgrade failed), or CONTROL.
+        # n: bytes that are new in chunk. Returns NONE, OPEN, TEXT or AUDIO (the message is rx[0:self.n] until the
+        # next call), CLOSED (the upgrade failed), or CONTROL.
         if self._state == _HANDSHAKE:
             return self._read_head(n)
         if self.close_code:  # whatever follows a close frame or a fault means nothing
@@ -122,9 +124,11 @@ class WebSocket:
         st = self._st
         got = feed(st, self.chunk, n, self.rx, self._ctl)
         self.want = st[_WANT]
+        if self._lost and self.want:
+            self.want = 1
         if got == 0:
             return NONE
-        if 0 < got < 3 and self._state == _OPEN:
+        if 0 < got < 3 and self._state != _CLOSING:
             self.n = st[_N]
             return got + 1
         self._handle(got)
@@ -146,8 +150,8 @@ class WebSocket:
     # Sending
 
     def frame(self, opcode, buf, n):
-        # Makes buf[0:n] a message, opcode 1 (text) or 2 (binary): the frame is tx[0:length]. Returns the length, or 0:
-        # not now, because a frame is half out or the WebSocket is not open.
+        # Makes buf[0:n] a message, opcode 1 (text) or 2 (binary): the frame is tx[0:length]. Returns the length,
+        # or 0: not now, because a frame is half out or the WebSocket is not open.
         if self.out_n or self._state != _OPEN:
             return 0
         if not 0 <= n <= len(buf):
@@ -168,12 +172,14 @@ class WebSocket:
         self._next_out()
 
     def cannot_send(self, reason):
-        # The socket takes nothing any more, but the peer's close frame, with the real reason, may still be read.
+        # The socket takes nothing any more. What the peer said before, and why it closed, may still be read; byte
+        # by byte, because a socket that meets its error in the middle of a read throws away what it has.
         self.out_n = 0
         self._pong_n = self._close_n = -1
         self._lost = reason
+        self.want = min(self.want, 1)
         if self._state == _OPEN:
-            self._state = _CLOSING
+            self._state = _READ_ONLY
 
     def close(self, code):
         if not valid_close_code(code):

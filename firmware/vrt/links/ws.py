@@ -1,8 +1,10 @@
 # The WebSocket link: a non-blocking socket, with or without TLS, under websocket.py. The verbs of all links are in
-# __init__.py. Only open() may block, while it looks up the host's name. Between OPEN and CLOSED nothing is allocated.
+# __init__.py. Only open() may block, while it looks up the host's name. Between OPEN and CLOSED nothing is
+# allocated.
 import os
 import select
 import socket
+import time
 from errno import ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EINPROGRESS, ENOMEM, ETIMEDOUT
 
 from micropython import const
@@ -23,6 +25,7 @@ _CONNECTING = const(1)  # the socket is not connected yet
 _RUNNING = const(2)
 _OVER = const(3)  # over, and not yet reported
 
+_UNTRUSTED = const(-0x2700)  # MBEDTLS_ERR_X509_CERT_VERIFY_FAILED
 _WORDS = {
     ECONNREFUSED: "refused",
     ECONNRESET: "reset",
@@ -30,13 +33,14 @@ _WORDS = {
     ENOMEM: "memory",
     ETIMEDOUT: "timeout",
     32: "reset",  # EPIPE, which errno does not name
-    -0x2700: "tls: certificate not trusted",  # MBEDTLS_ERR_X509_CERT_VERIFY_FAILED
+    _UNTRUSTED: "tls: certificate not trusted",
     -0x7F00: "memory",  # MBEDTLS_ERR_SSL_ALLOC_FAILED
 }
 
 
 def tls_context(ca):
-    # A context that verifies the server, always. ca: certificates to trust, as PEM or DER bytes; None: the port's own.
+    # A context that verifies the server, always. ca: certificates to trust, PEM text or PEM or DER bytes; None:
+    # those that the port brings, if it does.
     try:
         import ssl  # noqa: PLC0415  (it costs memory and not every build has it)
     except ImportError:
@@ -45,7 +49,7 @@ def tls_context(ca):
     context.verify_mode = ssl.CERT_REQUIRED
     if ca:
         try:
-            context.load_verify_locations(cadata=bytes(ca))
+            context.load_verify_locations(cadata=ca.encode() if isinstance(ca, str) else bytes(ca))
         except (ValueError, OSError):
             raise ConfigError("ca must be a certificate in PEM or DER form") from None
     elif hasattr(context, "load_default_certs"):
@@ -59,7 +63,7 @@ def tls_context(ca):
 
 class WebSocketLink:
     # rx_bytes, tx_bytes: the largest message either way; a larger one from the host is counted in `dropped`.
-    # ca: bytes, see tls_context. The ticks given to open and poll are milliseconds, see vrt.ticks.
+    # ca: see tls_context. The ticks given to open and poll are milliseconds, see vrt.ticks.
     def __init__(self, url, rx_bytes=4096, tx_bytes=4096, *, ca=None, chunk_bytes=512):
         tls, self._host, self._port, self.path, self._header = parse(url)
         self._ws = WebSocket(rx_bytes, tx_bytes, chunk_bytes)
@@ -112,7 +116,7 @@ class WebSocketLink:
                     self._connect()
             while self._stage == _RUNNING and (reads or not ws.want):
                 if ws.want:
-                    reads -= 1
+                    reads -= ws.want > 1
                     n = self.sock.readinto(ws.chunk, ws.want)
                     if not n:
                         if n == 0:
@@ -279,7 +283,9 @@ class WebSocketLink:
     def _word(self, error):
         number = error.errno
         word = _WORDS.get(number)
-        if word is None:
+        if number == _UNTRUSTED and time.gmtime()[0] < 2025:
+            word = "tls: the clock is not set"
+        elif word is None:
             # mbedTLS numbers its errors below those of the system.
             word = "tls" if self._tls and isinstance(number, int) and number < -255 else f"error {number}"
         return word
