@@ -41,14 +41,25 @@ async def test_stage_sees_a_step_and_tells_it(stage):
     assert "✓ it opens  level 2" in written(stage)
 
 
-async def test_stage_looks_from_the_scene_or_the_mark_on(stage):
+async def test_stage_looks_from_the_scene_or_an_event_on(stage):
     stage.recorder.add("device", "x", n=1)
     with stage.scene("one"):
         stage.recorder.add("device", "x", n=2)
-        assert (await stage.expect("x", "device", "x", within=1))["n"] == 2
-        stage.mark()
+        second = await stage.expect("x", "device", "x", within=1)
         stage.recorder.add("device", "x", n=3)
-        assert (await stage.expect("x", "device", "x", within=1))["n"] == 3
+        third = await stage.expect("x", "device", "x", within=1, after=second)
+        assert (second["n"], third["n"]) == (2, 3)
+        assert stage.seen("device", "x", n=lambda n: n > 1) == [second, third]
+
+
+async def test_stage_does_not_wait_for_a_dead_board(stage):
+    with stage.scene("one"):
+        stage.recorder.add("device", "exit", asked=True)
+        waiting = asyncio.create_task(stage.expect("it opens", "hardware", "output", within=60))
+        await asyncio.sleep(0)
+        stage.recorder.add("device", "exit", code=1, asked=False)
+        with pytest.raises(StepFailed, match="the board failed"):
+            await waiting
 
 
 async def test_stage_says_where_what_and_what_was_seen_instead(stage):

@@ -83,8 +83,11 @@ class Recorder:
         """The first event at or above index `after` that matches."""
         return next((event for event in self.events[after:] if match(event)), None)
 
-    async def wait_for(self, match: Match, *, within: float, after: int = 0) -> Event:
-        """The first match at or above index `after`, already there or still to come; raises `NotSeen`."""
+    async def wait_for(self, match: Match, *, within: float | None, after: int = 0) -> Event:
+        """The first match at or above index `after`, already there or still to come.
+
+        Raises `NotSeen` when there is none `within` so many seconds; None waits for ever.
+        """
         place = after
         try:
             async with asyncio.timeout(within):
@@ -96,7 +99,7 @@ class Recorder:
                     self._arrived.clear()
                     await self._arrived.wait()
         except TimeoutError:
-            raise NotSeen(within, self.events[after:]) from None
+            raise NotSeen(within or 0, self.events[after:]) from None
 
     def close(self) -> None:
         """Put the file in the order of time; the recorder can still be read."""

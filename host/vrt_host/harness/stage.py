@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 from vrt_host.harness.live import View
 from vrt_host.harness.recorder import Event, NotSeen, Recorder
@@ -66,9 +66,13 @@ class Stage:
             scene.end = self.recorder.now
             self.recorder.add("demo", "scene.end", number=scene.number, ok=scene.ok)
 
-    def mark(self) -> None:
-        """Look for what follows from here on."""
-        self._since = self.recorder.mark()
+    def seen(self, source: str, event: str, **fields: Any) -> list[Event]:
+        """All such events of the scene so far."""
+        return [
+            entry
+            for entry in self.recorder.events[self._since :]
+            if entry["source"] == source and entry["event"] == event and agrees(entry, fields)
+        ]
 
     async def expect(
         self,
@@ -77,24 +81,30 @@ class Stage:
         event: str,
         *,
         within: float,
+        after: Event | None = None,
         detail: Callable[[Event], str] | None = None,
         **fields: Any,
     ) -> Event:
         """The first event of this source and name whose members equal `fields` (a callable member is a test).
 
-        Raises `StepFailed` when it is not seen within `within` seconds.
+        It is looked for after the event `after`, by default from the scene's beginning. Raises `StepFailed` when it is
+        not seen within `within` seconds, or when the board dies.
         """
 
         def match(entry: Event) -> bool:
-            return entry["source"] == source and entry["event"] == event and agrees(entry, fields)
+            wanted = entry["source"] == source and entry["event"] == event and agrees(entry, fields)
+            return wanted or _fatal(entry)
 
+        place = self._since if after is None else self.recorder.events.index(after) + 1
         try:
-            found = await self.recorder.wait_for(match, within=within, after=self._since)
+            found = await self.recorder.wait_for(match, within=within, after=place)
         except NotSeen as error:
             wanted = " ".join([source, event, *(f"{name}={_short(value)}" for name, value in fields.items())])
-            seen = [entry for entry in error.since if entry["source"] != "demo"][-_SHOWN:]
-            last = "; ".join(summary(entry) for entry in seen) or "nothing"
+            seen = [entry for entry in error.since if entry["source"] != "demo" and entry["event"] != "stats"]
+            last = "; ".join(summary(entry) for entry in seen[-_SHOWN:]) or "nothing"
             self._fail(step, f"waited {within:g} s for {wanted}; the last that was seen: {last}")
+        if _fatal(found):
+            self._fail(step, f"the board failed: {summary(found)}")
         self._pass(step, found["t"], detail(found) if detail is not None else "")
         return found
 
@@ -110,12 +120,16 @@ class Stage:
         self.recorder.add("demo", "step", text=step, ok=True, seen_at=time)
         self.view.passed(time, step, detail)
 
-    def _fail(self, step: str, why: str) -> None:
+    def _fail(self, step: str, why: str) -> NoReturn:
         where = f"scene {self.scenes[-1].number}, " if self.scenes else ""
         line = f"{where}“{step}” did not happen: {why}"
         self.recorder.add("demo", "step", text=step, ok=False, why=why)
         self.view.failed(self.recorder.now, line)
         raise StepFailed(line)
+
+
+def _fatal(entry: Event) -> bool:
+    return bool(entry["source"] == "device" and entry["event"] == "exit" and not entry["asked"])
 
 
 def agrees(entry: Event, fields: dict[str, Any]) -> bool:
@@ -137,6 +151,6 @@ def summary(entry: Event) -> str:
 
 def _short(value: object) -> str:
     if callable(value):
-        return "(a test)"
-    text = str(value)
+        return getattr(value, "__name__", "(a test)")
+    text = str(value).replace("\n", " / ")
     return text if len(text) <= 40 else text[:39] + "…"
