@@ -233,6 +233,12 @@ def output(name):
     return _outputs[name]
 
 
+def safe():
+    # Every output takes its safe level: the firmware ends.
+    for name, entry in _board["outputs"].items():
+        _outputs[name].value(entry["safe"])
+
+
 def wait(link, ms):
     # Sleeps until the link or the hardware has something, at most ms. What the hardware has is delivered before it returns.
     if link is not _sim.link:
