@@ -1,6 +1,7 @@
 # Answers the cases of an Autobahn fuzzing server with the firmware's WebSocket link, on MicroPython:
 #   micropython -X heapsize=80m tools/autobahn_client.py ws://127.0.0.1:9001 AGENT
-# Echoes every message. Prints one line a case with the close; exits with 1 when the server does not do its part.
+# Echoes every message. Prints one line a case with the close; exits with 1 when the server does not do its
+# part.
 import select
 import sys
 import time
@@ -61,7 +62,7 @@ def main():
     client = Client(base)
     count = int(client.run("/getCaseCount"))
     for case in range(1, count + 1):
-        client.run("/runCase?case=%d&agent=%s" % (case, agent))
+        client.run(f"/runCase?case={case}&agent={agent}")
         print(case, client.link.close_code, client.link.close_reason)
     client.run("/updateReports?agent=" + agent)
 

@@ -71,6 +71,7 @@ class WebSocketLink:
         self.rx = self._ws.rx
         self.n = 0
         self.sock = None
+        self.writable = False  # a message would be taken now; kept by hand, because properties cost
         self.close_code = 0
         self.close_reason = ""
         self.last_rx = 0
@@ -80,9 +81,6 @@ class WebSocketLink:
         self._poll = None
         self._now = self._moved = 0
         self._since = self._limit = 0  # the deadline: _limit milliseconds (0: none) after _since
-
-    def writable(self):
-        return self._ws.writable()
 
     def unread(self):
         # True: poll again before you sleep on `sock`, for it does not know of the bytes that have left it.
@@ -157,6 +155,7 @@ class WebSocketLink:
             done = self.sock.write(ws.tx, 0, length)
             if done != length:
                 ws.keep(length, done or 0)
+                self.writable = False
         except OSError as error:
             self._cannot_send(error)
         return True
@@ -222,6 +221,7 @@ class WebSocketLink:
         # True: the caller hears of it.
         if event == OPEN:
             self._limit = 0
+            self.writable = True
             return True
         if event == CLOSED:
             self._end("refused")
@@ -247,14 +247,16 @@ class WebSocketLink:
             while ws.out_n:
                 n = self.sock.write(ws.out, ws.out_at, ws.out_n)
                 if not n:
-                    return
+                    break
                 ws.sent(n)
                 self._moved = self._now
         except OSError as error:
             self._cannot_send(error)
+        self.writable = ws.writable()
 
     def _cannot_send(self, error):
         self._ws.cannot_send(self._word(error))
+        self.writable = False
         self._set_limit(_CLOSE_MS)
 
     # Ending
@@ -276,6 +278,7 @@ class WebSocketLink:
         self._stage = _IDLE
         self._limit = 0
         self._poll = None
+        self.writable = False
         if self.sock:
             self.sock.close()
             self.sock = None
