@@ -64,7 +64,7 @@ class Mic:
             0  # frames to throw away, since they were in the DMA when the microphone was switched on
         )
         self._backlog = -(-dma_ms // frame_ms)
-        self._slack_ms = 2 * frame_ms + dma_ms
+        self._slack_ms = frame_ms + dma_ms
         self._polled = self._progress = 0
         self._reopen = reopen
         self._callback = self._on_filled
@@ -77,7 +77,7 @@ class Mic:
         self._voiced = False
         self.frames = 0  # made
         self.dropped = 0  # lost in the slots, because the link took none
-        self.overruns = 0  # gaps in the sound, because poll came too late
+        self.overruns = 0  # times that poll came so late that sound was lost in the DMA
         self.stalls = 0  # times the I2S was stuck and opened again
 
     def start(self, now):
