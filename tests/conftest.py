@@ -3,7 +3,7 @@
 import hypothesis
 import micropython  # noqa: F401  (the CPython shim: puts ptr8 and const into builtins)
 import pytest
-from firmware.support import SkipTest
+from support import SkipTest
 
 hypothesis.settings.register_profile("vrt", deadline=None)  # a busy machine is no failure
 hypothesis.settings.load_profile("vrt")
