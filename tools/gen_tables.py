@@ -32,6 +32,7 @@ REFS = {
 }
 NOTES = {"title", "description", "examples", "$schema"}
 OPTIONAL, REQUIRED, WHEN_NOT_OK = 0, 1, 2
+REQUIREMENTS = "-+?"
 
 Schema = dict[str, Any]
 Field = tuple[str, int, int, tuple[str, ...] | None]
@@ -39,14 +40,15 @@ Field = tuple[str, int, int, tuple[str, ...] | None]
 HEADER = """\
 # What the device knows of the wire: generated from schema/ by tools/gen_tables.py, not edited.
 #
-# SERVER maps the type of a server message to (seq class, fields); PHASES maps the phase of a tool.stream (§7.5)
-# to its further fields. A field is (name, kind, required, extra):
+# SERVER maps the type of a server message to its seq class and fields, PHASES the phase of a tool.stream (§7.5) to its
+# further fields. They are text, taken apart for each message, because as tuples they would fill 9 KiB of a small heap:
+# a seq class, then each field after a blank, as kind, requirement, name and, after "=", what is allowed, parted by "|".
 #   kind      JSON 0 any value         STRING 1               ID 2 string of 1 to 256 characters (code points)
-#             U32 3 integer 0..2^32-1, 1.0 counts, true does not       BOOL 4       ENUM 5 one of the strings in extra
-#             FORMAT 6 object: encoding one of extra, sampleRate absent or an integer > 0
+#             U32 3 integer 0..2^32-1, 1.0 counts, true does not       BOOL 4       ENUM 5 one of what is allowed
+#             FORMAT 6 object: encoding one of what is allowed, sampleRate absent or an integer > 0
 #             TOKENS 7 array of strings of 1 to 64 characters: words of a-z 0-9, joined by single . or -
 #             CODE 8 string: words of A-Z 0-9, joined by single _
-#   required  0 may be absent, 1 must be present (null included, for JSON), 2 must be present when ok is false.
+#   required  - may be absent, + must be present (null included, for JSON), ? must be present when ok is false.
 #             A member that is present must be of its kind in each case.
 # seq class   0 transient: seq is 0.  1 sequenced: seq is 1..2^32-1.  2 sessionless: seq is 0..2^32-1 (§4.1)
 # A receiver takes MAX_DEPTH levels of nesting.
@@ -86,11 +88,11 @@ def generate() -> str:
     for path in messages("server"):
         schema = load(f"server/{path.name}")
         if path.stem == "tool.stream":
-            stream = [(name, literal(added)) for name, added in phases(schema, common)]
+            stream = [(name, compact(added)) for name, added in phases(schema, common)]
             del schema["allOf"]
-        server.append(f'"{path.stem}": ({seq_class(schema)}, {literal(fields(schema, common))})')
+        server.append(f'"{path.stem}": "{seq_class(schema)}{compact(fields(schema, common))}"')
     lines += dictionary("SERVER", server)
-    lines += dictionary("PHASES", [f'"{name}": {added}' for name, added in stream])
+    lines += dictionary("PHASES", [f'"{name}": "{added}"' for name, added in stream])
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -166,14 +168,12 @@ def phases(stream: Schema, common: Schema) -> list[tuple[str, tuple[Field, ...]]
     return [(name, added.get(name, ())) for name in names]
 
 
-def literal(value: Any) -> str:
-    """A Python literal in our style: double quotes, tuples."""
-    if isinstance(value, str):
-        return json.dumps(value)
-    if isinstance(value, (tuple, list)):
-        inner = ", ".join(literal(item) for item in value)
-        return f"({inner},)" if len(value) == 1 else f"({inner})"
-    return repr(value)
+def compact(added: tuple[Field, ...]) -> str:
+    """Fields as text, each after a blank."""
+    made = ""
+    for name, kind, need, extra in added:
+        made += f" {kind}{REQUIREMENTS[need]}{name}" + ("" if extra is None else "=" + "|".join(extra))
+    return made
 
 
 if __name__ == "__main__":

@@ -40,16 +40,16 @@ def test_check_passes_after_writing(elsewhere):
 
 
 def test_tables_say_what_the_schemas_say():
-    string, u32, boolean, enum, format_ = (
-        gen_tables.KINDS.index(kind) for kind in ("STRING", "U32", "BOOL", "ENUM", "FORMAT")
-    )
-    codes = ("INTERRUPTED", "REJECTED", "INVALID", "TIMEOUT", "FAILED")
-    assert tables.SERVER["interrupted"] == (1, (("epoch", u32, 1, None), ("reason", string, 0, None)))
-    assert tables.SERVER["ready"][1][1] == ("input", format_, 1, ("pcm16", "pcmu", "opus"))
-    assert tables.SERVER["error"][0] == 2
-    assert tables.PHASES["settled"] == (("ok", boolean, 1, None), ("code", enum, 2, codes))
-    assert tables.PHASES["cancelled"] == ()
-    assert not any(field[0] == "limits" for field in tables.SERVER["ready"][1])
+    kinds = ("STRING", "ID", "U32", "BOOL", "ENUM", "FORMAT")
+    string, id_, u32, boolean, enum, format_ = (gen_tables.KINDS.index(kind) for kind in kinds)
+    codes = "INTERRUPTED|REJECTED|INVALID|TIMEOUT|FAILED"
+    assert tables.SERVER["interrupted"] == f"1 {u32}+epoch {string}-reason"
+    formats = f"{format_}+input=pcm16|pcmu|opus {format_}+output=pcm16|pcmu|opus"
+    assert tables.SERVER["ready"].startswith(f"0 {id_}+sessionId {formats} ")
+    assert tables.SERVER["error"][0] == "2"
+    assert tables.PHASES["settled"] == f" {boolean}+ok {enum}?code={codes}"
+    assert tables.PHASES["cancelled"] == ""
+    assert "limits" not in tables.SERVER["ready"]
     assert (tables.HEADER_BYTES, tables.INPUT, tables.OUTPUT) == (
         audio.HEADER_BYTES,
         audio.INPUT,

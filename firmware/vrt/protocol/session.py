@@ -118,7 +118,7 @@ class Session(Lifecycle):
             if message["code"] == "RESUME_FAILED":
                 return "ended"
             return "refused" if self.state == WAITING and not message["recoverable"] else "error"
-        return kind if kind in ("ready", "pong") else "message" if SERVER[kind][0] else "transient"
+        return kind if kind in ("ready", "pong") else "transient" if SERVER[kind][0] == "0" else "message"
 
     def receive_audio(self, buf, n):
         if not self.frames.check(buf, n):

@@ -3,14 +3,9 @@ import io
 import json
 import sys
 
-from micropython import const
-
 from vrt.errors import ProtocolError
 from vrt.protocol.grammar import is_json, join_surrogates
 from vrt.protocol.tables import PHASES, SERVER
-
-_TRANSIENT = const(0)
-_WHEN_NOT_OK = const(2)
 
 # MicroPython's parser reads a view of the receive buffer, CPython's wants bytes.
 _text = memoryview if sys.implementation.name == "micropython" else bytes
@@ -45,30 +40,32 @@ def decode(buf, n):
     entry = SERVER.get(kind) if isinstance(kind, str) else None
     if entry is None:
         raise WireError("UNKNOWN_TYPE", "unknown type", place)
-    seq_class, fields = entry
-    if seq_class == _TRANSIENT:
-        place = 0  # whatever its seq says, it has no place in the stream
-    # 0 transient: seq 0; 1 sequenced: seq above 0; 2 sessionless: both (§4.1)
-    if not known or (seq_class == 0 and seq) or (seq_class == 1 and not seq):
+    seq_class = entry[0]
+    if seq_class == "0":
+        place = 0  # transient: whatever its seq says, it has no place in the stream
+    # §4.1: a transient message has seq 0, a sequenced one another; a sessionless one may have both
+    if not known or (seq_class == "0" and seq) or (seq_class == "1" and not seq):
         raise WireError("INVALID_FIELD", kind + ": seq", place)
     message["seq"] = int(seq)
-    bad = _bad_field(message, fields) or (
-        kind == "tool.stream" and _bad_field(message, PHASES[message["phase"]])
-    )
+    bad = _bad_field(message, entry)
+    if not bad and kind == "tool.stream":
+        bad = _bad_field(message, PHASES[message["phase"]])
     if bad:
         raise WireError("INVALID_FIELD", kind + ": " + bad, place)
     return message
 
 
-def _bad_field(message, fields):
+def _bad_field(message, row):
     # The first member that breaks its row of the tables, or None.
-    for name, kind, required, extra in fields:
+    for field in row.split(" ")[1:]:
+        name, _, allowed = field[2:].partition("=")
+        need = field[1]
         if name not in message:
-            if required and not (required == _WHEN_NOT_OK and message.get("ok")):
+            if need == "+" or (need == "?" and not message.get("ok")):
                 return name
-        elif not _CHECKS[kind](message[name], extra):
+        elif not _CHECKS[int(field[0])](message[name], allowed):
             return name
-        elif kind == 3:  # U32
+        elif field[0] == "3":
             message[name] = int(message[name])
     return None
 
@@ -96,7 +93,7 @@ def _is_bool(value, extra):
 
 
 def _is_enum(value, extra):
-    return isinstance(value, str) and value in extra
+    return isinstance(value, str) and value in extra.split("|")
 
 
 def _is_format(value, extra):
