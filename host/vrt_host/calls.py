@@ -254,8 +254,6 @@ class Calls:
             self._refuse(event.call, "INVALID", str(error))
             return None
         seconds = tool.timeout_ms / 1000 + self._limits.call_margin
-        if tool.asks(arguments):
-            seconds += self._limits.confirmation
         members: dict[str, Json] = {"callId": display.call_id, "name": tool.name, "arguments": arguments}
         members |= {"turnId": self._turn_id, "epoch": self._epoch}
         return PendingCall(display.call_id, event.call, tool.name, members, seconds)

@@ -25,9 +25,7 @@ class TurnLimits:
     playback_wait: float = 0.3
     """How long an interruption waits for what the device played (decisions 14)."""
     call_margin: float = 2.0
-    """Added to the device's own deadline of a call (decisions 8)."""
-    confirmation: float = 15.0
-    """How long a device waits for the user's confirmation (decisions 8)."""
+    """Added to the device's own deadline of a call, which includes the wait for a confirmation (decisions 8)."""
     drain_s: float = 4.0
     """Seconds of audio that may wait before `Port.drain` makes the agent wait."""
     agent_audio_s: float = 60.0

@@ -221,7 +221,7 @@ class Runner:
         except Exception:
             log.exception("session %s: the agent %s failed to close", self.id[:8], self._agent.name)
 
-    def observe(self, name: str, **fields: Json) -> None:
+    def observe(self, name: str, /, **fields: Json) -> None:
         """Tell the observer, if there is one."""
         if self._observer is not None:
             self._observer({"t": self._loop.time(), "event": name, "session": self.id, **fields})

@@ -402,7 +402,7 @@ class Seat:
 
     # --- for the event log
 
-    def _observe(self, name: str, **fields: Any) -> None:
+    def _observe(self, name: str, /, **fields: Any) -> None:
         if self._observer is not None:
             session = None if self.runner is None else self.runner.id
             self._observer({"t": self.now(), "event": name, "session": session, **fields})

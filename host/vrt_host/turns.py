@@ -479,6 +479,6 @@ class TurnManager:
             log.exception("the agent %s failed in %s", self._agent.name, method.__name__)
             self._fail("the agent failed; the host's log says why")
 
-    def _note(self, name: str, **fields: Json) -> None:
+    def _note(self, name: str, /, **fields: Json) -> None:
         if self._observe is not None:
             self._observe(name, **fields)

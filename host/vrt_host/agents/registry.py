@@ -9,7 +9,7 @@ from pathlib import Path
 from vrt_host.agents.base import Agent
 from vrt_host.errors import UsageError
 
-_LOCAL = "vrt_host.agents.local"
+LOCAL = "vrt_host.agents.local"
 
 AGENTS = {
     "echo": "says back what it hears; to try a board",
@@ -30,7 +30,7 @@ def factory(name: str, *, script: Path | None = None) -> Callable[[], Agent]:
             raise UsageError("--agent scripted needs --script FILE; docs/scripted.md describes the file")
         return _scripted(script)
     if name == "local":
-        return _load(_LOCAL, "LocalAgent")
+        return _load(LOCAL, "LocalAgent")
     raise UsageError(f"there is no agent {name!r}; choose one of {', '.join(AGENTS)}")
 
 

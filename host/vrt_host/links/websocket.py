@@ -22,8 +22,9 @@ quiet = logging.getLogger(f"{__name__}.library")
 """Where the library logs: it reports every stranger's broken handshake as an error with a traceback."""
 quiet.setLevel(logging.CRITICAL)
 
-PING_AFTER_S: Final = 0.2
-"""Seconds of audio after which the peer is asked, by a ping, whether it has read them (decisions 11)."""
+PING_AFTER_S: Final = 0.2 - 1e-6
+"""Seconds of audio after which the peer is asked, by a ping, whether it has read them (decisions 11); ten frames of
+20 ms add up to a little less than 0.2."""
 MAX_FRAGMENTS: Final = 1024
 CLOSE_TIMEOUT_S: Final = 2.0
 WRITE_LIMIT: Final = 64 * 1024

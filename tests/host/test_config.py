@@ -1,0 +1,103 @@
+"""What the operator decides."""
+
+import subprocess
+
+import pytest
+from vrt_host.config import ServerConfig, is_loopback
+from vrt_host.errors import UsageError
+
+
+@pytest.fixture(scope="module")
+def pem(tmp_path_factory):
+    """A certificate, its key, another key, and a key with a passphrase."""
+    folder = tmp_path_factory.mktemp("tls")
+    make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-days", "1"]
+    for name in ("one", "two"):
+        subprocess.run(
+            [
+                *make,
+                "-nodes",
+                "-subj",
+                "/CN=localhost",
+                "-keyout",
+                folder / f"{name}.key",
+                "-out",
+                folder / f"{name}.pem",
+            ],
+            check=True,
+            capture_output=True,
+        )
+    subprocess.run(
+        [
+            "openssl",
+            "ec",
+            "-in",
+            folder / "one.key",
+            "-aes256",
+            "-passout",
+            "pass:x",
+            "-out",
+            folder / "locked.key",
+        ],
+        check=True,
+        capture_output=True,
+    )
+    return folder
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "localhost", "LOCALHOST", "::1", "[::1]"])
+def test_loopback_needs_nothing(host):
+    assert is_loopback(host)
+    assert ServerConfig(host=host).scheme == "ws"
+
+
+@pytest.mark.parametrize(
+    "host", ["0.0.0.0", "::", "", "192.168.1.2", "example.com", "127.0.0.1.evil.example"]
+)
+def test_other_addresses_need_tls_and_tokens_or_a_word_of_consent(host, pem, tmp_path):
+    tls = {"tls_cert": pem / "one.pem", "tls_key": pem / "one.key"}
+    for given in ({}, tls, {"tokens": tmp_path / "t"}):
+        with pytest.raises(UsageError, match="--insecure"):
+            ServerConfig(host=host, **given)
+    assert ServerConfig(host=host, insecure=True).tls is None
+    assert ServerConfig(host=host, tokens=tmp_path / "t", **tls).scheme == "wss"
+
+
+def test_certificate_and_key_belong_together(pem):
+    with pytest.raises(UsageError, match="--tls-key"):
+        ServerConfig(tls_cert=pem / "one.pem")
+    with pytest.raises(UsageError, match="--tls-cert"):
+        ServerConfig(tls_key=pem / "one.key")
+    with pytest.raises(UsageError, match="not a certificate and its key"):
+        ServerConfig(tls_cert=pem / "one.pem", tls_key=pem / "two.key")
+
+
+def test_key_with_a_passphrase_is_refused_and_does_not_ask(pem):
+    with pytest.raises(UsageError, match="passphrase"):
+        ServerConfig(tls_cert=pem / "one.pem", tls_key=pem / "locked.key")
+
+
+def test_missing_or_broken_pem_file_is_named(pem, tmp_path):
+    with pytest.raises(UsageError, match=r"cannot read the TLS key .*nothing.key"):
+        ServerConfig(tls_cert=pem / "one.pem", tls_key=tmp_path / "nothing.key")
+    (tmp_path / "junk.pem").write_text("junk")
+    with pytest.raises(UsageError, match=r"junk\.pem"):
+        ServerConfig(tls_cert=tmp_path / "junk.pem", tls_key=pem / "one.key")
+
+
+@pytest.mark.parametrize("port", [-1, 65536, 1_000_000])
+def test_port_out_of_range_is_refused(port):
+    with pytest.raises(UsageError, match="0 to 65535"):
+        ServerConfig(port=port)
+
+
+@pytest.mark.parametrize(
+    "origin", ["example.com", "*", "https://", "https://a/b", "https://a?b", "ws://a", "null"]
+)
+def test_origin_that_is_none_is_refused(origin):
+    with pytest.raises(UsageError, match="is not an origin"):
+        ServerConfig(origins=(origin,))
+
+
+def test_origins_are_taken():
+    assert ServerConfig(origins=("https://a.example", "http://localhost:3000")).origins

@@ -1,0 +1,60 @@
+"""The agents by name."""
+
+import sys
+
+import pytest
+from vrt_host.agents import registry
+from vrt_host.agents.echo import EchoAgent
+from vrt_host.agents.scripted import ScriptedAgent
+from vrt_host.errors import UsageError
+
+
+def test_each_call_makes_another_agent():
+    make = registry.factory("echo")
+    assert isinstance(make(), EchoAgent)
+    assert make() is not make()
+
+
+def test_script_is_read_once_and_each_session_has_its_own_agent(tmp_path):
+    path = tmp_path / "s.json"
+    path.write_text('{"rules": []}')
+    make = registry.factory("scripted", script=path)
+    path.unlink()
+    assert isinstance(make(), ScriptedAgent)
+    assert make() is not make()
+
+
+def test_scripted_needs_a_script_and_the_others_have_none(tmp_path):
+    with pytest.raises(UsageError, match="--script FILE"):
+        registry.factory("scripted")
+    with pytest.raises(UsageError, match="--script is for"):
+        registry.factory("echo", script=tmp_path / "s.json")
+
+
+def test_unknown_agent_is_refused_with_the_names():
+    with pytest.raises(UsageError, match="echo, scripted, local"):
+        registry.factory("chat")
+
+
+def test_missing_extra_is_one_line_that_says_what_to_install(monkeypatch):
+    class Finder:
+        def find_spec(self, name, path, target=None):
+            if name == registry.LOCAL:
+                raise ModuleNotFoundError("no onnx", name="onnxruntime")
+
+    monkeypatch.delitem(sys.modules, registry.LOCAL, raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Finder(), *sys.meta_path])
+    with pytest.raises(UsageError, match=r"'onnxruntime'.*pip install \"vrt-edge\[local\]\""):
+        registry.factory("local")
+
+
+def test_fault_of_ours_is_not_taken_for_a_missing_extra(monkeypatch):
+    class Finder:
+        def find_spec(self, name, path, target=None):
+            if name == registry.LOCAL:
+                raise ModuleNotFoundError("a bug", name="vrt_host.nothing")
+
+    monkeypatch.delitem(sys.modules, registry.LOCAL, raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Finder(), *sys.meta_path])
+    with pytest.raises(ModuleNotFoundError):
+        registry.factory("local")
