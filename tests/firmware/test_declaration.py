@@ -2,7 +2,7 @@
 from support import raises
 from vrt import tools
 from vrt.errors import ConfigError
-from vrt.tools.declaration import Tool
+from vrt.tools import Tool
 
 DOOR = {"door": {"enum": ["front", "back"]}}
 

@@ -2,11 +2,11 @@
 import sys
 
 from support import raises
-from test_journal import Disk, PowerCut
+from test_journal import Disk, PowerCut, makes_much_garbage
 from vrt import tools
 from vrt.errors import ConfigError, VrtError
+from vrt.tools import Tool
 from vrt.tools.confirm import Confirm
-from vrt.tools.declaration import Tool
 from vrt.tools.journal import Journal
 from vrt.tools.registry import Registry
 
@@ -669,6 +669,7 @@ def test_restart_interrupts_what_had_not_started():
 
 
 def test_power_cut_at_every_step_of_a_call_never_runs_it_twice():
+    makes_much_garbage()
     for steps in range(600):
         with world() as w:
             w.disk.steps = w.disk.taken + steps

@@ -1,14 +1,11 @@
 # JSON values against the subset of JSON Schema that tools declare (vRT §7.1). Nothing is repaired: a value fits, or the
-# first rule that it breaks is named. A schema with a word outside the subset is refused when it is declared, so that no
-# rule is ever skipped in silence. Recursion is bounded by the depth of schemas (here) and of values (`canonical`).
+# first rule that it breaks is named. A schema with a word outside the subset is refused when it is declared (see
+# `declaration`), so that no rule is ever skipped in silence, and recursion ends with the schema's own depth.
 import json
 
 from micropython import const
 
-from vrt.errors import ConfigError
-
 _TEXT = const(200)  # characters of a message to the model
-_SCHEMA_DEPTH = const(6)
 _VALUE_DEPTH = const(16)
 
 _KINDS = (
@@ -19,15 +16,12 @@ _KINDS = (
     ((list, tuple), "array"),
     (dict, "object"),
 )
-_NAMES = ("null", "boolean", "integer", "number", "string", "array", "object")
-_NOTES = ("title", "description", "default", "examples")  # they rule nothing: a default is not filled in
-_COUNTS = ("minLength", "maxLength", "minItems", "maxItems")
-_BOUNDS = (
-    ("minimum", "at least", lambda value, limit: value >= limit),
-    ("maximum", "at most", lambda value, limit: value <= limit),
-    ("exclusiveMinimum", "more than", lambda value, limit: value > limit),
-    ("exclusiveMaximum", "less than", lambda value, limit: value < limit),
-    ("multipleOf", "a multiple of", lambda value, limit: value % limit == 0),
+KINDS = ("null", "boolean", "integer", "number", "string", "array", "object")
+BOUNDS = (  # what a number below, at and above the limit means
+    ("minimum", "at least", False, True, True),
+    ("maximum", "at most", True, True, False),
+    ("exclusiveMinimum", "more than", False, False, True),
+    ("exclusiveMaximum", "less than", True, False, False),
 )
 
 
@@ -41,23 +35,14 @@ def kind(value):
     return None
 
 
-def same(a, b):
-    # Equality as JSON Schema has it: 1 equals 1.0, and true is not a number.
-    what = kind(a)
-    if what != kind(b):
-        return False
-    if what == "array":
-        return len(a) == len(b) and all(same(a[i], b[i]) for i in range(len(a)))
-    if what == "object":
-        return len(a) == len(b) and all(key in b and same(a[key], b[key]) for key in a)
-    return a == b
-
-
 def canonical(value, depth=_VALUE_DEPTH):
-    # The one JSON text of a value: members sorted, no blanks. ValueError: not JSON, or nested deeper than `depth`.
+    # The one JSON text of a value: members sorted, no blanks, integers without a fraction. ValueError: not JSON, or
+    # nested deeper than `depth`.
     what = kind(value)
     if what is None:
         raise ValueError("JSON has no such " + type(value).__name__)
+    if what == "integer":
+        return str(int(value))
     if what not in ("array", "object"):
         return json.dumps(value)
     if depth == 0:
@@ -70,61 +55,13 @@ def canonical(value, depth=_VALUE_DEPTH):
     return "{" + ",".join(members) + "}"
 
 
-def check_schema(schema, where, depth=0):
-    # ConfigError when the schema uses what `problem` does not know, or says what cannot be meant.
-    if kind(schema) != "object":
-        raise ConfigError(f"{where}: a schema is a dict, not {schema!r}")
-    if depth > _SCHEMA_DEPTH:
-        raise ConfigError(f"{where}: schemas nest {_SCHEMA_DEPTH} deep at most")
-    properties = schema.get("properties", {})
-    if kind(properties) != "object" or not all(kind(name) == "string" for name in properties):
-        raise ConfigError(f"{where}: 'properties' is a dict of schemas by name")
-    for word, rule in schema.items():
-        fits = _fits(word, rule, properties)
-        if fits is None:
-            raise ConfigError(f"{where}: the keyword {word!r} is not supported; {_advice()}")
-        if not fits:
-            raise ConfigError(f"{where}: {word!r} cannot be {rule!r}")
-    for name in properties:
-        check_schema(properties[name], f"{where}.{name}", depth + 1)
-    if "items" in schema:
-        check_schema(schema["items"], where + "[]", depth + 1)
-    others = {word: schema[word] for word in schema if word != "enum"}
-    for value in schema.get("enum", ()):
-        broken = problem(others, value, "it")
-        if broken:
-            raise ConfigError(f"{where}: the enum has {value!r}, but {broken}")
+def same(a, b):
+    # Equality as JSON Schema has it: 1 equals 1.0, and true is not a number.
+    return canonical(a) == canonical(b)
 
 
-def _fits(word, rule, properties):
-    # Whether the rule is one that the word can have; None: an unknown word.
-    what = kind(rule)
-    if word in _NOTES or word in ("properties", "items"):  # both are looked into by the caller
-        return True
-    if word in _COUNTS or word == "multipleOf":
-        return what == "integer" and rule >= (word == "multipleOf")
-    if word == "type":
-        return bool(rule) and all(one in _NAMES for one in _types(rule))
-    if word == "required":  # a name without a schema is a slip of the pen
-        fits = what == "array" and all(kind(name) == "string" and name in properties for name in rule)
-    elif word == "enum":
-        fits = what == "array" and len(rule) > 0 and all(kind(one) for one in rule)
-    elif word == "additionalProperties":
-        fits = what == "boolean"
-    elif word == "const":
-        fits = what is not None
-    else:
-        fits = what in ("integer", "number") if any(word == bound[0] for bound in _BOUNDS) else None
-    return fits
-
-
-def _types(rule):
-    return rule if isinstance(rule, (list, tuple)) else (rule,)
-
-
-def _advice():
-    words = ("type", "enum", "const", "properties", "required", "additionalProperties", "items")
-    return "these are: " + ", ".join(words + _COUNTS + tuple([bound[0] for bound in _BOUNDS]) + _NOTES)
+def listed(one_or_more):
+    return one_or_more if isinstance(one_or_more, (list, tuple)) else (one_or_more,)
 
 
 def problem(schema, value, path="arguments"):
@@ -139,7 +76,7 @@ def problem(schema, value, path="arguments"):
 def _broken(schema, value):
     # (text, path) of the first broken rule; the text is None when there is none.
     what = kind(value)
-    types = _types(schema.get("type", _NAMES))
+    types = listed(schema.get("type", KINDS))
     broken, at = None, ""
     if what not in types and not (what == "integer" and "number" in types):
         broken = "must be " + " or ".join(types)
@@ -154,11 +91,18 @@ def _broken(schema, value):
     elif what == "string":
         broken = _broken_count(schema, len(value), "Length", "characters")
     elif what in ("integer", "number"):
-        for word, text, holds in _BOUNDS:
-            if word in schema and not holds(value, schema[word]):
-                broken = f"must be {text} {schema[word]}"
-                break
+        broken = _broken_bound(schema, value)
     return broken, at
+
+
+def _broken_bound(schema, value):
+    for word, text, below, at, above in BOUNDS:
+        limit = schema.get(word, value)
+        if word in schema and not (below if value < limit else above if value > limit else at):
+            return f"must be {text} {limit}"
+    if value % schema.get("multipleOf", 1) and "multipleOf" in schema:
+        return f"must be a multiple of {schema['multipleOf']}"
+    return None
 
 
 def _broken_count(schema, count, suffix, unit):

@@ -1,12 +1,15 @@
-# One declared tool: checked when it is declared, described to the host in `hello` (vRT §5.2, decisions 16).
+# The checks of a declaration: what its author must change, said where it stands. Needed while tools are declared only.
 from micropython import const
 
 from vrt.errors import ConfigError
-from vrt.tools.arguments import check_schema, kind, problem, same
+from vrt.tools.arguments import BOUNDS, KINDS, kind, listed, problem
 
+_SCHEMA_DEPTH = const(6)
 _TIMEOUT_MAX_MS = const(3600000)
 _CONFIRM_MIN_MS = const(3000)
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
+_NOTES = ("title", "description", "default", "examples")  # they rule nothing: a default is not filled in
+_COUNTS = ("minLength", "maxLength", "minItems", "maxItems")
 
 # What a phrase may be (docs/tools.md), apart from text alone.
 _PHRASE = {
@@ -24,138 +27,7 @@ _PHRASE = {
 }
 
 
-class Tool:
-    def __init__(
-        self,
-        function,
-        name,
-        description,
-        parameters=None,
-        *,
-        effect="reversible",
-        timeout_ms=30000,
-        confirm=None,
-        confirm_when=None,
-        phrases=(),
-    ):
-        # The arguments of `vrt.tools.tool`; ConfigError says what to change.
-        self.function = function
-        self.name = name
-        self.description = description
-        self.parameters = _whole(parameters)
-        self.effect = effect
-        self.timeout_ms = timeout_ms
-        self.confirm = confirm
-        self.confirm_when = confirm_when
-        self.phrases = phrases
-        legal = kind(name) == "string" and 0 < len(name) <= 64 and all(letter in _LETTERS for letter in name)
-        self.check(legal, "has an illegal name; use at most 64 of A-Z a-z 0-9 _ . -")
-        self.check(
-            kind(description) == "string" and description, "needs a description: tell the model what it does"
-        )
-        self.check(
-            effect in ("none", "reversible", "irreversible"),
-            f"has effect {effect!r}; use 'none', 'reversible' or 'irreversible'",
-        )
-        self.check(
-            kind(timeout_ms) == "integer" and 0 < timeout_ms <= _TIMEOUT_MAX_MS,
-            f"has timeout_ms {timeout_ms!r}; use milliseconds, 1 to 3600000",
-        )
-        check_schema(self.parameters, f"tool {name}")
-        self._check_confirm()
-        self._check_phrases()
-
-    def check(self, right, text):
-        if not right:
-            raise ConfigError(f"tool {self.name} {text}")
-
-    def _check_confirm(self):
-        when = self.confirm_when
-        if self.confirm is None:
-            return self.check(when is None, "has confirm_when without confirm; add confirm='button'")
-        self.check(
-            self.confirm in ("button", "voice"), f"has confirm {self.confirm!r}; use 'button' or 'voice'"
-        )
-        self.check(
-            self.effect != "none", "only reads (effect='none') and cannot ask; give it its true effect"
-        )
-        self.check(
-            self.timeout_ms >= _CONFIRM_MIN_MS, "asks for confirmation; its timeout_ms must be 3000 or more"
-        )
-        if when is None:
-            return None
-        self.check(
-            kind(when) == "object" and when, "has confirm_when that is not {parameter: [values that ask]}"
-        )
-        for name, values in when.items():
-            self._known(name, "confirm_when")
-            schema = self.parameters["properties"][name]
-            finite = "enum" in schema or schema.get("type") in ("boolean", "integer")
-            self.check(
-                name in self.parameters.get("required", ()),
-                f"has confirm_when for {name!r}, which a call may leave out; make it required",
-            )
-            self.check(
-                finite,
-                f"has confirm_when for {name!r}; list its values by enum, lest another spelling slip by",
-            )
-            self.check(
-                kind(values) == "array" and values, f"has confirm_when for {name!r} without a list of values"
-            )
-            for value in values:
-                self._possible(name, value, "confirm_when")
-        return None
-
-    def _check_phrases(self):
-        # The host reads phrases; here slips of the pen are found: members, names of parameters, impossible values.
-        self.check(kind(self.phrases) == "array", "has phrases that are no list")
-        for one in self.phrases:
-            phrase = {"say": one} if kind(one) == "string" else one
-            broken = problem(_PHRASE, phrase, "phrase")
-            self.check(broken is None, f"has a wrong {broken}")
-            says = phrase["say"]
-            for say in [says] if kind(says) == "string" else says:
-                for part in say.split("{")[1:]:
-                    self._known(part.split("}")[0], "a phrase")
-            for name, value in phrase.get("set", {}).items():
-                self._possible(name, value, "a phrase")
-            for name, words in phrase.get("words", {}).items():
-                self.check(kind(words) == "object", f"has a phrase whose words for {name!r} are no dict")
-                for value in words.values():
-                    self._possible(name, value, "a phrase")
-
-    def _known(self, name, where):
-        self.check(
-            name in self.parameters["properties"], f"has {where} for {name!r}, which is no parameter of it"
-        )
-
-    def _possible(self, name, value, where):
-        self._known(name, where)
-        broken = problem(self.parameters["properties"][name], value, name)
-        self.check(broken is None, f"has {where} with {value!r}, which no call can have; {broken}")
-
-    def asks(self, arguments):
-        # Whether a call with these (valid) arguments waits for the user's confirmation.
-        when = self.confirm_when
-        if self.confirm is None or when is None:
-            return self.confirm is not None
-        return any(same(arguments[name], value) for name in when for value in when[name])
-
-    def declaration(self):
-        made = {
-            "name": self.name,
-            "description": self.description,
-            "parameters": self.parameters,
-            "timeoutMs": self.timeout_ms,
-            "effect": self.effect,
-            "confirm": self.confirm,
-            "confirmWhen": self.confirm_when,
-            "phrases": self.phrases,
-        }
-        return {key: value for key, value in made.items() if value}
-
-
-def _whole(parameters):
+def whole_schema(parameters):
     # The JSON Schema of the arguments from either form; a parameter named `type` has a dict there, not text.
     if kind(parameters) == "object" and parameters.get("type") == "object":
         return dict(parameters, properties=parameters.get("properties", {}))
@@ -165,3 +37,134 @@ def _whole(parameters):
         "required": sorted(parameters or {}),
         "additionalProperties": False,
     }
+
+
+def check(tool):
+    name, effect, timeout_ms = tool.name, tool.effect, tool.timeout_ms
+    legal = kind(name) == "string" and 0 < len(name) <= 64 and all(letter in _LETTERS for letter in name)
+    _must(legal, tool, "has an illegal name; use at most 64 of A-Z a-z 0-9 _ . -")
+    described = kind(tool.description) == "string" and tool.description
+    _must(described, tool, "needs a description: tell the model what it does")
+    known = effect in ("none", "reversible", "irreversible")
+    _must(known, tool, f"has effect {effect!r}; use 'none', 'reversible' or 'irreversible'")
+    possible = kind(timeout_ms) == "integer" and 0 < timeout_ms <= _TIMEOUT_MAX_MS
+    _must(possible, tool, f"has timeout_ms {timeout_ms!r}; use milliseconds, 1 to 3600000")
+    check_schema(tool.parameters, f"tool {name}")
+    _check_confirm(tool, tool.confirm, tool.confirm_when)
+    _check_phrases(tool)
+
+
+def _must(right, tool, text):
+    if not right:
+        raise ConfigError(f"tool {tool.name} {text}")
+
+
+def _check_confirm(tool, confirm, when):
+    if confirm is None:
+        return _must(when is None, tool, "has confirm_when without confirm; add confirm='button'")
+    _must(confirm in ("button", "voice"), tool, f"has confirm {confirm!r}; use 'button' or 'voice'")
+    _must(tool.effect != "none", tool, "only reads (effect='none') and cannot ask; give it its true effect")
+    _must(
+        tool.timeout_ms >= _CONFIRM_MIN_MS, tool, "asks for confirmation; its timeout_ms must be 3000 or more"
+    )
+    if when is None:
+        return None
+    _must(
+        kind(when) == "object" and when, tool, "has confirm_when that is not {parameter: [values that ask]}"
+    )
+    for name, values in when.items():
+        where = f"has confirm_when for {name!r}"
+        _known(tool, name, "confirm_when")
+        schema = tool.parameters["properties"][name]
+        required = name in tool.parameters.get("required", ())
+        _must(required, tool, f"{where}, which a call may leave out; make it required")
+        finite = "enum" in schema or schema.get("type") in ("boolean", "integer")
+        _must(finite, tool, f"{where}; list its values by enum, lest another spelling slip by")
+        _must(kind(values) == "array" and values, tool, f"{where} without a list of values")
+        for value in values:
+            _possible(tool, name, value, "confirm_when")
+    return None
+
+
+def _check_phrases(tool):
+    # The host reads phrases; here slips of the pen are found: members, names of parameters, impossible values.
+    _must(kind(tool.phrases) == "array", tool, "has phrases that are no list")
+    for one in tool.phrases:
+        phrase = {"say": one} if kind(one) == "string" else one
+        broken = problem(_PHRASE, phrase, "phrase")
+        _must(broken is None, tool, f"has a wrong {broken}")
+        says = phrase["say"]
+        for say in [says] if kind(says) == "string" else says:
+            for part in say.split("{")[1:]:
+                _known(tool, part.split("}")[0], "a phrase")
+        for name, value in phrase.get("set", {}).items():
+            _possible(tool, name, value, "a phrase")
+        for name, words in phrase.get("words", {}).items():
+            _must(kind(words) == "object", tool, f"has a phrase whose words for {name!r} are no dict")
+            for value in words.values():
+                _possible(tool, name, value, "a phrase")
+
+
+def _known(tool, name, where):
+    _must(
+        name in tool.parameters["properties"], tool, f"has {where} for {name!r}, which is no parameter of it"
+    )
+
+
+def _possible(tool, name, value, where):
+    _known(tool, name, where)
+    broken = problem(tool.parameters["properties"][name], value, name)
+    _must(broken is None, tool, f"has {where} with {value!r}, which no call can have; {broken}")
+
+
+def check_schema(schema, where, depth=0):
+    # ConfigError when the schema uses what `problem` does not know, or says what cannot be meant.
+    if kind(schema) != "object":
+        raise ConfigError(f"{where}: a schema is a dict, not {schema!r}")
+    if depth > _SCHEMA_DEPTH:
+        raise ConfigError(f"{where}: schemas nest {_SCHEMA_DEPTH} deep at most")
+    properties = schema.get("properties", {})
+    if kind(properties) != "object" or not all(kind(name) == "string" for name in properties):
+        raise ConfigError(f"{where}: 'properties' is a dict of schemas by name")
+    for word, rule in schema.items():
+        fits = _fits(word, rule, properties)
+        if fits is None:
+            raise ConfigError(f"{where}: the keyword {word!r} is not supported; {_advice()}")
+        if not fits:
+            raise ConfigError(f"{where}: {word!r} cannot be {rule!r}")
+    for name in properties:
+        check_schema(properties[name], f"{where}.{name}", depth + 1)
+    if "items" in schema:
+        check_schema(schema["items"], where + "[]", depth + 1)
+    others = {word: schema[word] for word in schema if word != "enum"}
+    for value in schema.get("enum", ()):
+        broken = problem(others, value, "it")
+        if broken:
+            raise ConfigError(f"{where}: the enum has {value!r}, but {broken}")
+
+
+def _fits(word, rule, properties):
+    # Whether the rule is one that the word can have; None: an unknown word.
+    what = kind(rule)
+    if word in _NOTES or word in ("properties", "items"):  # both are looked into by the caller
+        return True
+    if word in _COUNTS or word == "multipleOf":
+        return what == "integer" and rule >= (word == "multipleOf")
+    if word == "type":
+        return bool(rule) and all(one in KINDS for one in listed(rule))
+    if word == "required":  # a name without a schema is a slip of the pen
+        fits = what == "array" and all(kind(name) == "string" and name in properties for name in rule)
+    elif word == "enum":
+        fits = what == "array" and len(rule) > 0 and all(kind(one) for one in rule)
+    elif word == "additionalProperties":
+        fits = what == "boolean"
+    elif word == "const":
+        fits = what is not None
+    else:
+        fits = what in ("integer", "number") if any(word == bound[0] for bound in BOUNDS) else None
+    return fits
+
+
+def _advice():
+    words = ("type", "enum", "const", "properties", "required", "additionalProperties", "items")
+    return "these are: " + ", ".join(words + _COUNTS + tuple([bound[0] for bound in BOUNDS]) + _NOTES)

@@ -13,6 +13,7 @@ import json
 import os
 import sys
 from binascii import crc32
+from errno import ENOENT
 
 from micropython import const
 
@@ -21,7 +22,6 @@ _CALLS = const(16)
 _KEPT_BYTES = const(4096)
 _FILE_BYTES = const(8192)
 _ARGUMENTS = const(256)  # characters of arguments worth keeping for the report of an unknown outcome
-_ENOENT = const(2)
 
 _CALL = const(0)
 _DIGEST = const(1)
@@ -79,7 +79,7 @@ class Journal:
             try:
                 os.remove(path)
             except OSError as error:
-                if error.errno != _ENOENT:
+                if error.errno != ENOENT:
                     self._size = -1
                     return
 
@@ -165,13 +165,13 @@ class Journal:
             try:
                 os.stat(self.path)
             except OSError as error:
-                if error.errno != _ENOENT:
+                if error.errno != ENOENT:
                     raise
                 os.rename(self._spare, self.path)  # cut between FAT's two steps
             with open(self.path, "rb") as file:
                 self._read(file)
         except OSError as error:
-            if error.errno != _ENOENT:
+            if error.errno != ENOENT:
                 self.damaged = True
         if self.damaged:
             self.session_id = None

@@ -29,7 +29,7 @@ import json
 from micropython import const
 
 from vrt import tools
-from vrt.errors import VrtError
+from vrt.errors import ConfigError, VrtError
 from vrt.ticks import diff
 from vrt.tools.arguments import canonical, problem
 from vrt.tools.call import Call, digest_of, explain
@@ -75,14 +75,12 @@ class Registry:
         if hasattr(module, "setup"):
             module.setup(ToolBoard(board))
         self._state = getattr(module, "state", None)
+        tools.seal()
 
     def add(self, declared):
         for tool in declared:
-            allowed = tool.confirm != "voice" or self._voice
-            tool.check(
-                allowed,
-                "has confirm='voice', which the configuration forbids; use 'button' or allow it there",
-            )
+            if tool.confirm == "voice" and not self._voice:
+                raise ConfigError(f"tool {tool.name} has confirm='voice', which the configuration forbids")
             self._tools.append(tool)
 
     def declare(self):
