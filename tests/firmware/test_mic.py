@@ -308,6 +308,13 @@ def test_mic_ignores_knocks():
     assert _detect(sound) == []
 
 
+def test_mic_takes_a_noise_that_grows_by_half_for_noise():
+    sound = _pink(4 * 16000, 1000, 4)
+    for i in range(2 * 16000):
+        sound[i] = sound[i] * 2 // 3
+    assert _detect(sound) == []
+
+
 def test_mic_gets_used_to_a_new_noise():
     sound = _pink(15 * 16000, 1000, 1)
     for i in range(2 * 16000):

@@ -17,7 +17,7 @@ _STALL_MS = const(500)  # no transfer takes so long: the I2S is stuck
 
 # The voice detector, which works on the mean amplitude of each frame. The floor follows quiet frames fast and others slowly.
 _LEARN = const(10)  # frames that only set the floor, at each start
-_RATIO = const(10)  # a loud frame is above _RATIO / 4 of the floor
+_TIMES = const(2)  # a loud frame is above so many times the floor
 _LEAST = const(40)  # and above this, of 32768
 _ON = const(5)  # loud frames, less twice the others since, that make a voice
 _OFF = const(20)  # frames without a loud one that end it
@@ -190,7 +190,7 @@ class Mic:
             self._learn -= 1
             self._floor = max(self._floor, level * 64) if self._learn < _LEARN - 1 else level * 64
             return
-        loud = level > _LEAST and level * 256 > self._floor * _RATIO
+        loud = level > _LEAST and level * 64 > self._floor * _TIMES
         if step < 0:
             self._floor += step // 8
         else:
