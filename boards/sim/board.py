@@ -48,7 +48,7 @@ class _Simulator:
         self.sock.connect(socket.getaddrinfo(host, int(port))[0][-1])
         self.sock.setsockopt(6, 1, 1)  # TCP_NODELAY
         self._head = bytearray(4)
-        self._staged = array("h", bytes(4096))  # a header and the samples of a write, to leave in one piece
+        self._staged = array("h", bytes(1028))  # a header and the samples of a write, to leave in one piece
         self._samples = memoryview(self._staged)  # an array's own slices allocate
         self.pressed = False
         self.led = "off"
@@ -56,8 +56,15 @@ class _Simulator:
         self.i2s = [None, None]  # the open ones, by mode
         self.send(b"H", 0, nonce)
 
+    def _put(self, data, n):
+        try:
+            self.sock.write(data, n)
+        except OSError:
+            raise SystemExit from None  # the simulator is gone
+
     def send(self, kind, argument, payload):
-        self.sock.write(kind + bytes((argument, len(payload) & 255, len(payload) >> 8)) + payload)
+        data = kind + bytes((argument, len(payload) & 255, len(payload) >> 8)) + payload
+        self._put(data, len(data))
 
     def event(self, fields):
         self.send(b"E", 0, json.dumps(fields).encode())
@@ -69,7 +76,7 @@ class _Simulator:
         head[1] = 0
         head[2] = n & 255
         head[3] = n >> 8
-        self.sock.write(head)
+        self._put(head, 4)
 
     def write(self, buf, n):
         # n bytes of sound; allocates nothing when they are an array("h").
@@ -78,10 +85,10 @@ class _Simulator:
             staged[0] = _WRITE
             staged[1] = n
             self._samples[2 : 2 + n // 2] = buf
-            self.sock.write(staged, n + 4)
+            self._put(staged, n + 4)
         else:
             self.ask(_WRITE, n)
-            self.sock.write(buf)
+            self._put(buf, n)
 
     def receive(self):
         # One message, which is there or on its way.
@@ -189,34 +196,26 @@ class _Output:
         return None
 
 
-def microphone():
-    config = _board["microphone"]
+def _i2s(mode, config):
     return I2S(
-        0,
+        mode,
         sck=None,
         ws=None,
         sd=None,
-        mode=I2S.RX,
+        mode=mode,
         bits=config["bits"],
         format=I2S.MONO,
         rate=config["rate"],
         ibuf=config["ibuf"],
     )
+
+
+def microphone():
+    return _i2s(I2S.RX, _board["microphone"])
 
 
 def speaker():
-    config = _board["speaker"]
-    return I2S(
-        1,
-        sck=None,
-        ws=None,
-        sd=None,
-        mode=I2S.TX,
-        bits=config["bits"],
-        format=I2S.MONO,
-        rate=config["rate"],
-        ibuf=config["ibuf"],
-    )
+    return _i2s(I2S.TX, _board["speaker"])
 
 
 def button():
