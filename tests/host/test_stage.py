@@ -77,7 +77,7 @@ async def test_stage_says_where_what_and_what_was_seen_instead(stage):
     assert "device led state=confirm" in line
     assert "\n" not in line
     assert stage.scenes[0].ok is False
-    assert "✗ scene 1" in written(stage)
+    assert "✗ the lock opens" in written(stage)
     assert stage.recorder.events[-1] == {**stage.recorder.events[-1], "event": "scene.end", "ok": False}
 
 

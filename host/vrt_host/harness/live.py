@@ -122,6 +122,12 @@ class View:
         self.console.print()
         self.console.print(table)
 
+    def verdict(self, ok: bool, text: str) -> None:
+        """The last line."""
+        mark = "[bold green]PASSED[/]" if ok else "[bold red]FAILED[/]"
+        self.console.print()
+        self.console.print(f"{mark}  {escape(text)}", highlight=False, soft_wrap=True)
+
     def _line(self, time: float, mark: str, text: str, detail: str = "") -> None:
         line = f"[bright_black]{time:7.2f}[/]  {mark} {escape(text)}"
         if detail:

@@ -14,7 +14,8 @@ from typing import Any, NoReturn
 from vrt_host.harness.live import View
 from vrt_host.harness.recorder import Event, NotSeen, Recorder
 
-_SHOWN = 6
+_SHOWN = 4
+_SKIPPED = ("t", "source", "event", "session", "message")
 
 
 class StepFailed(Exception):
@@ -100,7 +101,7 @@ class Stage:
             found = await self.recorder.wait_for(match, within=within, after=place)
         except NotSeen as error:
             wanted = " ".join([source, event, *(f"{name}={_short(value)}" for name, value in fields.items())])
-            seen = [entry for entry in error.since if entry["source"] != "demo" and entry["event"] != "stats"]
+            seen = [entry for entry in error.since if not _noise(entry)]
             last = "; ".join(summary(entry) for entry in seen[-_SHOWN:]) or "nothing"
             self._fail(step, f"waited {within:g} s for {wanted}; the last that was seen: {last}")
         if _fatal(found):
@@ -124,12 +125,18 @@ class Stage:
         where = f"scene {self.scenes[-1].number}, " if self.scenes else ""
         line = f"{where}“{step}” did not happen: {why}"
         self.recorder.add("demo", "step", text=step, ok=False, why=why)
-        self.view.failed(self.recorder.now, line)
+        self.view.failed(self.recorder.now, step)
         raise StepFailed(line)
 
 
 def _fatal(entry: Event) -> bool:
     return bool(entry["source"] == "device" and entry["event"] == "exit" and not entry["asked"])
+
+
+def _noise(entry: Event) -> bool:
+    """What says nothing to somebody who looks for a cause."""
+    names = (entry["event"], entry.get("type"))
+    return entry["source"] == "demo" or names[0] == "stats" or names[1] in {"ack", "ping", "pong"}
 
 
 def agrees(entry: Event, fields: dict[str, Any]) -> bool:

@@ -35,10 +35,14 @@ def call_text(name: str, arguments: object) -> str:
 
 
 class Narrator:
-    """Give it every event (`recorder.listen(narrator.hear)`); it tells the view what matters to a person."""
+    """Give it every event (`recorder.listen(narrator.hear)`); it tells the view what matters to a person.
 
-    def __init__(self, view: View) -> None:
+    `voices_only`: lines for what is said and what goes wrong; the rest moves the status bar alone.
+    """
+
+    def __init__(self, view: View, *, voices_only: bool = False) -> None:
         self._view = view
+        self._brief = voices_only
         self._levels = levels()
         self._calls: dict[str, str] = {}
         self._outputs: dict[str, int] = {}
@@ -51,6 +55,11 @@ class Narrator:
         if handler is not None and event["source"] in {"device", "hardware", "proxy", "demo"}:
             handler(event, event["t"])
 
+    def _tell(self, t: float, who: str, text: str) -> None:
+        """A line that a brief story leaves out."""
+        if not self._brief:
+            self._view.say(t, who, text)
+
     # --- the user
 
     def _on_says(self, event: Event, t: float) -> None:
@@ -60,7 +69,7 @@ class Narrator:
         if event["down"]:
             self._pressed_at = t
         else:
-            self._view.say(t, "button", f"held for {t - self._pressed_at:.1f} s")
+            self._tell(t, "button", f"held for {t - self._pressed_at:.1f} s")
 
     # --- the board
 
@@ -70,7 +79,7 @@ class Narrator:
     def _on_output(self, event: Event, t: float) -> None:
         name, value = event["name"], event["value"]
         if name in self._outputs and self._outputs[name] != value:
-            self._view.say(t, "board", f"{name.replace('_', ' ')}: {self._level(name, value)}")
+            self._tell(t, "board", f"{name.replace('_', ' ')}: {self._level(name, value)}")
         self._outputs[name] = value
 
     def _level(self, name: str, value: int) -> str:
@@ -101,10 +110,10 @@ class Narrator:
         self._view.turn = event["state"]
 
     def _on_interrupt(self, event: Event, t: float) -> None:
-        self._view.say(t, "board", f"{_REASONS.get(event['reason'], 'interruption')}: it falls silent")
+        self._tell(t, "board", f"{_REASONS.get(event['reason'], 'interruption')}: it falls silent")
 
     def _on_playback(self, event: Event, t: float) -> None:
-        self._view.say(
+        self._tell(
             t, "board", f"tells the host that {event['played_ms'] / 1000:.2f} s of the answer were heard"
         )
 
@@ -112,11 +121,11 @@ class Narrator:
 
     def _on_call(self, event: Event, t: float) -> None:
         text = self._calls[event["call"]] = call_text(event["name"], event["arguments"])
-        self._view.say(t, "call", text)
+        self._tell(t, "call", text)
 
     def _on_confirm_asked(self, event: Event, t: float) -> None:
         self._view.call = f"{self._calls.get(event['call'], event['name'])} awaits the button"
-        self._view.say(t, "board", "asks for the button: hold it for a second")
+        self._tell(t, "board", "asks for the button: hold it for a second")
 
     def _on_call_start(self, event: Event, t: float) -> None:
         self._view.call = f"{self._calls.get(event['call'], event['name'])} runs"
@@ -133,7 +142,7 @@ class Narrator:
             if event["ok"]
             else f"{event['code']}: {result.get('message', '')}"
         )
-        self._view.say(t, "call", f"{text} → {told}")
+        self._tell(t, "call", f"{text} → {told}")
 
     # --- the network
 
@@ -141,11 +150,11 @@ class Narrator:
         self._view.connected = True
         self._failures = 0
         how = "the session goes on" if event["resumed"] else "a new session"
-        self._view.say(t, "network", f"connected, {how}")
+        self._tell(t, "network", f"connected, {how}")
 
     def _on_lost(self, event: Event, t: float) -> None:
         if self._view.connected or self._failures == 0:
-            self._view.say(
+            self._tell(
                 t, "network", f"connection lost ({event['reason'] or event['code']}); the board tries again"
             )
         self._view.connected = False
@@ -243,7 +252,7 @@ def _calls(events: Sequence[Event], end: float) -> list[CallBar]:
     for call in calls.values():
         ended = call.get("ended", end)
         asked = call.get("confirm_asked")
-        confirming = [] if asked is None else [(asked, call.get("confirm", ended))]
+        confirming = () if asked is None else ((asked, call.get("confirm", ended)),)
         bars.append(
             CallBar(
                 call["queued"],

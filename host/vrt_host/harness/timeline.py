@@ -157,7 +157,7 @@ def _legend(figure: Figure, y: float) -> None:
 def _zoom(figure: Figure, block: _Block, left: float, top: float) -> None:
     """The scene's zoomed span to the right of its lanes, where there is room."""
     scene, picture = block.scene, block.picture
-    zoom = next((one for one in picture.zooms if scene.start <= one.start and one.end <= scene.end), None)
+    zoom = next((one for one in picture.zooms if scene.start <= one.start < scene.end), None)
     width = min(_RIGHT - left, 760)
     if zoom is None or width < 380:
         return
