@@ -272,7 +272,6 @@ class WebSocketLink:
         self.close_reason = self._ws.close_reason
         self._shut()
         self._stage = _OVER
-        return NONE
 
     def _shut(self):
         self._stage = _IDLE

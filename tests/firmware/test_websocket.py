@@ -1,0 +1,558 @@
+# The WebSocket client without I/O, fed cut at every byte.
+import sys
+
+import micropython
+from peer import (
+    ANSWER,
+    BINARY,
+    CLOSE,
+    ENTROPY,
+    FIRST_BINARY,
+    FIRST_TEXT,
+    LAST,
+    MIDDLE,
+    PING,
+    PONG,
+    TEXT,
+    Dice,
+    close,
+    frame,
+    unmask,
+)
+from support import SkipTest, raises
+from vrt.errors import ProtocolError
+from vrt.links import AUDIO, CLOSED, NONE, OPEN, websocket
+from vrt.links import TEXT as TEXT_EVENT
+from vrt.links.websocket import CONTROL, WebSocket
+
+
+class Client:
+    # A WebSocket and what came out of it: `events` as (event, message), `wrote` as the bytes of its frames.
+    def __init__(self, rx=256, tx=256, chunk=64):
+        self.ws = WebSocket(rx, tx, chunk)
+        self.events = []
+        self.wrote = b""
+        self.blocked = False
+
+    def start(self):
+        self.ws.start("host:1", "/path", ENTROPY)
+        return self
+
+    def flush(self):
+        ws = self.ws
+        while ws.out_n and not self.blocked:
+            self.wrote += bytes(ws.out[ws.out_at : ws.out_at + ws.out_n])
+            ws.sent(ws.out_n)
+
+    def feed(self, stream, step=64):
+        # In pieces of at most `step` bytes.
+        at = 0
+        while at < len(stream):
+            n = min(step, self.ws.want, len(stream) - at)
+            assert n > 0
+            self.ws.chunk[:n] = stream[at : at + n]
+            at += n
+            self.drain(n)
+        return self
+
+    def drain(self, n):
+        ws = self.ws
+        while True:
+            event = ws.next_event(n)
+            n = 0
+            self.flush()
+            if event in (TEXT_EVENT, AUDIO):
+                self.events.append((event, bytes(ws.rx[: ws.n])))
+            elif event not in (NONE, CONTROL):
+                self.events.append((event, None))
+            if ws.want:
+                return
+
+    def send(self, opcode, payload):
+        length = self.ws.frame(opcode, payload, len(payload))
+        self.wrote += bytes(self.ws.tx[:length])
+        return length
+
+    def frames(self):
+        return unmask(self.wrote)
+
+
+def opened(**sizes):
+    client = Client(**sizes).start()
+    client.flush()
+    client.feed(ANSWER)
+    assert client.events == [(OPEN, None)]
+    client.events.clear()
+    client.wrote = b""
+    return client
+
+
+def failed(stream, code):
+    # The client answers the stream with that close code, hears nothing more, and keeps the code.
+    for step in (1, 64):
+        client = opened()
+        client.feed(stream, step)
+        client.feed(frame(TEXT, b"later"), step)
+        assert client.events == [], client.events
+        assert client.frames() == [(CLOSE, bytes((code >> 8, code & 255)))], client.frames()
+        assert client.ws.close_code == code
+        assert client.ws.closing()
+        assert not client.ws.writable()
+
+
+# The upgrade
+
+
+def test_client_asks_for_the_upgrade():
+    client = Client().start()
+    client.flush()
+    lines = client.wrote.split(b"\r\n")
+    assert lines[0] == b"GET /path HTTP/1.1"
+    assert b"Host: host:1" in lines
+    assert b"Sec-WebSocket-Key: AAECAwQFBgcICQoLDA0ODw==" in lines
+    assert lines[-2:] == [b"", b""]
+    assert not client.ws.writable()
+    assert client.ws.frame(1, b"x", 1) == 0
+
+
+def test_client_reads_answer_cut_at_every_byte():
+    rest = frame(TEXT, b"hello") + frame(PING, b"p")
+    for cut in range(1, len(ANSWER + rest)):
+        client = Client(chunk=512).start()
+        client.flush()
+        client.wrote = b""
+        client.feed((ANSWER + rest)[:cut], 512)
+        client.feed((ANSWER + rest)[cut:], 512)
+        assert client.events == [(OPEN, None), (TEXT_EVENT, b"hello")], cut
+        assert client.frames() == [(PONG, b"p")]
+
+
+def refused(answer, reason):
+    for step in (1, 512):
+        client = Client(rx=512, chunk=512).start()
+        client.flush()
+        client.feed(answer, step)
+        assert client.events[:1] == [(CLOSED, None)], answer
+        assert (client.ws.close_code, client.ws.close_reason) == (1006, reason)
+        assert client.ws.out_n == 0
+        assert not client.ws.writable()
+
+
+def test_client_reports_refusals_in_words():
+    refused(b"HTTP/1.1 404 Not Found\r\nContent-Length: 3\r\n\r\n???", "http 404")
+    refused(b"SSH-2.0-OpenSSH_9.2\r\n", "answer is not http")
+    refused(ANSWER.replace(b"Bz3q", b"bz3q"), "wrong Sec-WebSocket-Accept")
+
+
+def test_client_bounds_the_answer():
+    head = b"HTTP/1.1 101 Switching Protocols\r\nX: "
+    refused(head + b"x" * 600, "answer too long")
+    client = Client(rx=10000, chunk=512).start()
+    client.flush()
+    client.feed(head + b"x" * 4100, 512)
+    assert client.ws.close_reason == "answer too long"
+
+
+def test_client_loses_the_connection_before_the_answer():
+    client = Client().start()
+    client.feed(ANSWER[:20])
+    client.ws.receive_eof()
+    assert (client.ws.close_code, client.ws.close_reason) == (1006, "eof")
+
+
+# Messages
+
+
+def conversation():
+    # A stream of everything that is allowed, the events and the pongs that must come of it.
+    text = "gr\xfc\xdfe \u20ac \U0001f600".encode()
+    stream = (
+        frame(TEXT, text)
+        + frame(BINARY, b"\xff\xfe" * 70)
+        + frame(TEXT)
+        + frame(FIRST_TEXT, text[:3])
+        + frame(PING, b"one")
+        + frame(MIDDLE)
+        + frame(MIDDLE, text[3:9])
+        + frame(PONG, b"unasked")
+        + frame(LAST, text[9:])
+        + frame(FIRST_BINARY, b"\x00")
+        + frame(LAST)
+        + frame(PING)
+        + frame(BINARY)
+        + frame(BINARY, bytes(range(126)))
+    )
+    events = [
+        (TEXT_EVENT, text),
+        (AUDIO, b"\xff\xfe" * 70),
+        (TEXT_EVENT, b""),
+        (TEXT_EVENT, text),
+        (AUDIO, b"\x00"),
+        (AUDIO, b""),
+        (AUDIO, bytes(range(126))),
+    ]
+    return stream, events, [(PONG, b"one"), (PONG, b"")]
+
+
+def test_client_receives_messages_cut_at_every_byte():
+    stream, events, pongs = conversation()
+    for cut in range(len(stream) + 1):
+        client = opened(chunk=512)
+        client.feed(stream[:cut], 512)
+        client.feed(stream[cut:], 512)
+        assert (client.events, client.frames()) == (events, pongs), cut
+
+
+def test_client_receives_messages_in_pieces_of_every_size():
+    stream, events, pongs = conversation()
+    for step in range(1, 65):
+        client = opened().feed(stream, step)
+        assert (client.events, client.frames()) == (events, pongs), step
+
+
+def test_client_receives_every_form_of_length():
+    client = opened(rx=70000, chunk=4096)
+    for n in (125, 126, 127, 255, 256, 65535, 65536, 65537):
+        client.feed(frame(BINARY, b"\x5a" * n), 4096)
+        assert client.events == [(AUDIO, b"\x5a" * n)], n
+        client.events.clear()
+
+
+def test_client_receives_a_length_longer_than_it_needs():
+    client = opened()
+    client.feed(b"\x82\x7e\x00\x02ab" + b"\x82\x7f" + b"\0" * 7 + b"\x01c")
+    assert client.events == [(AUDIO, b"ab"), (AUDIO, b"c")]
+
+
+def test_client_reads_no_further_than_a_frame():
+    # What a socket would do with `want`: one read for a frame as long as the one before, and never one beyond a frame
+    # that has begun.
+    client = opened(rx=256, chunk=256)
+    client.feed(frame(BINARY, bytes(165)), 256)
+    assert client.ws.want == 169
+    client.feed(frame(BINARY, bytes(200))[:10])
+    assert client.ws.want == 194
+
+
+def test_client_throws_away_what_does_not_fit():
+    client = opened(rx=256)
+    big = bytes(257)
+    client.feed(frame(BINARY, big) + frame(BINARY, b"fits"))
+    assert client.events == [(AUDIO, b"fits")]
+    assert client.ws.dropped == 1
+    fragments = (
+        frame(FIRST_TEXT, b"a" * 200) + frame(PING, b"p") + frame(MIDDLE, b"b" * 57) + frame(LAST, b"c")
+    )
+    client.feed(fragments + frame(TEXT, b"d" * 256))
+    assert client.events[1:] == [(TEXT_EVENT, b"d" * 256)]
+    assert client.ws.dropped == 2
+    assert client.frames() == [(PONG, b"p")]
+    client.feed(frame(TEXT, b"a" * 300) + frame(BINARY, b"x" * 300) + frame(TEXT, b"e"))
+    assert client.events[2:] == [(TEXT_EVENT, b"e")]
+    assert client.ws.dropped == 4
+
+
+def test_client_counts_dropped_messages_over_connections():
+    client = opened(rx=256)
+    client.feed(frame(BINARY, bytes(300)))
+    client.ws.receive_eof()
+    client.start()
+    client.flush()
+    client.feed(ANSWER)
+    assert client.ws.dropped == 1
+    assert client.events[-1] == (OPEN, None)
+
+
+def test_client_fails_at_a_message_beyond_reason():
+    failed(b"\x82\x7f" + (1 << 30).to_bytes(8, "big"), 1009)
+    failed(b"\x82\x7f" + (1 << 62).to_bytes(8, "big"), 1009)
+    # The sum of fragments counts too.
+    failed(frame(FIRST_BINARY, b"ab") + b"\x80\x7f" + ((1 << 30) - 2).to_bytes(8, "big"), 1009)
+
+
+def test_client_fails_at_wrong_frames():
+    for first in range(256):
+        opcode = first & 15
+        if (
+            first & 0x70
+            or opcode in (3, 4, 5, 6, 7)
+            or opcode > 10
+            or (first < 0x80 and opcode > 7)
+            or opcode == 0
+        ):
+            failed(bytes((first, 0)), 1002)
+    for first in (TEXT, BINARY, CLOSE, PING, PONG):
+        failed(bytes((first, 0x80, 1, 2, 3, 4)), 1002)
+    for first in (CLOSE, PING, PONG):
+        failed(bytes((first, 126, 0, 126)) + bytes(126), 1002)
+        failed(bytes((first, 127)) + bytes(8), 1002)
+    failed(b"\x82\x7f\x80" + bytes(7), 1002)
+    failed(frame(FIRST_TEXT, b"a") + frame(TEXT, b"b"), 1002)
+    failed(frame(FIRST_TEXT, b"a") + frame(FIRST_BINARY, b"b"), 1002)
+    failed(frame(FIRST_TEXT, b"") + frame(FIRST_TEXT, b""), 1002)
+
+
+def test_client_reads_what_comes_before_a_wrong_frame():
+    client = opened().feed(frame(TEXT, b"good") + b"\xf1\x00")
+    assert client.events == [(TEXT_EVENT, b"good")]
+    assert client.ws.close_reason == "protocol error"
+
+
+def test_client_fails_at_text_that_is_not_utf8():
+    for bad in (
+        b"\x80",
+        b"\xc0\xaf",
+        b"\xed\xa0\x80",
+        b"\xf4\x90\x80\x80",
+        b"\xf5\x80\x80\x80",
+        b"ab\xff",
+        b"\xe2\x82",
+    ):
+        failed(frame(TEXT, bad), 1007)
+        failed(frame(FIRST_TEXT, bad[:1]) + frame(LAST, bad[1:]), 1007)
+        failed(frame(TEXT, b"a" * 300 + bad), 1007)  # also in what would be thrown away
+        client = opened().feed(frame(BINARY, bad))
+        assert client.events == [(AUDIO, bad)]
+
+
+def test_client_fails_at_the_first_wrong_byte():
+    client = opened()
+    client.feed(b"\x81\x05\xce\xba\xff")
+    assert client.ws.close_code == 1007
+
+
+# Control frames
+
+
+def test_client_answers_each_ping_once():
+    client = opened()
+    for n in (0, 1, 125):
+        client.feed(frame(PING, b"x" * n))
+    assert client.frames() == [(PONG, b""), (PONG, b"x"), (PONG, b"x" * 125)]
+    assert client.events == []
+
+
+def test_client_answers_the_latest_ping_after_a_stall():
+    client = opened()
+    client.blocked = True
+    client.feed(frame(PING, b"first") + frame(PING, b"second") + frame(PING, b"third"))
+    client.blocked = False
+    client.flush()
+    assert client.frames() == [(PONG, b"first"), (PONG, b"third")]
+
+
+def test_client_answers_a_ping_before_the_next_message():
+    client = opened()
+    length = client.ws.frame(2, b"audio", 5)
+    client.ws.keep(length, 3)
+    client.wrote = bytes(client.ws.tx[:3])
+    client.blocked = True
+    client.feed(frame(PING, b"now"))
+    assert not client.ws.writable()
+    assert client.ws.frame(2, b"more!", 5) == 0
+    client.blocked = False
+    client.flush()
+    assert client.frames() == [(BINARY, b"audio"), (PONG, b"now")]
+    assert client.ws.writable()
+    assert client.send(2, b"more!")
+
+
+def test_client_writes_out_a_half_sent_frame_byte_by_byte():
+    client = opened()
+    payload = Dice(1).bytes(200)
+    length = client.ws.frame(1, payload, 200)
+    client.ws.keep(length, 0)
+    while client.ws.out_n:
+        assert not client.ws.writable()
+        client.wrote += bytes(client.ws.out[client.ws.out_at : client.ws.out_at + 1])
+        client.ws.sent(1)
+    assert client.frames() == [(TEXT, payload)]
+    assert client.ws.writable()
+
+
+def test_client_sends_masked_messages():
+    client = opened(tx=70000)
+    for n in (0, 1, 2, 3, 4, 125, 126, 165, 65535, 65536):
+        payload = Dice(n).bytes(n)
+        assert client.send(1 + n % 2, payload)
+        assert client.frames() == [(TEXT if n % 2 == 0 else BINARY, payload)]
+        client.wrote = b""
+
+
+def test_client_refuses_to_send_what_does_not_fit():
+    client = opened(tx=100)
+    assert client.ws.frame(2, bytes(100), 100)
+    raises(ProtocolError, client.ws.frame, 2, bytes(101), 101)
+    raises(ProtocolError, client.ws.frame, 2, bytes(10), 11)
+    raises(ProtocolError, client.ws.frame, 2, bytes(10), -1)
+
+
+# Closing
+
+
+def test_client_echoes_a_close():
+    for code in (
+        1000,
+        1001,
+        1002,
+        1003,
+        1007,
+        1008,
+        1009,
+        1010,
+        1011,
+        1012,
+        1013,
+        1014,
+        3000,
+        3999,
+        4000,
+        4401,
+        4999,
+    ):
+        client = opened().feed(close(code, b"why"), 1)
+        assert client.frames() == [(CLOSE, bytes((code >> 8, code & 255)))]
+        assert (client.ws.close_code, client.ws.close_reason) == (code, "why")
+        client.feed(frame(PING, b"x") + frame(TEXT, b"x") + close(1000))
+        client.ws.receive_eof()
+        assert (client.ws.close_code, client.ws.close_reason) == (code, "why")
+        assert len(client.frames()) == 1
+        assert client.events == []
+
+
+def test_client_echoes_a_close_without_code():
+    client = opened().feed(frame(CLOSE))
+    assert client.frames() == [(CLOSE, b"")]
+    assert (client.ws.close_code, client.ws.close_reason) == (1005, "closed")
+
+
+def test_client_fails_at_a_wrong_close():
+    failed(frame(CLOSE, b"\x03"), 1002)
+    for code in (0, 999, 1004, 1005, 1006, 1015, 1016, 1100, 2000, 2999, 5000, 65535):
+        failed(close(code), 1002)
+    failed(close(1000, b"\xce\xba\xe1\xbd\xb9\xcf\x83\xce\xbc\xce\xb5\xed\xa0\x80"), 1007)
+    failed(close(1000, b"\xe2\x82"), 1007)
+
+
+def test_client_closes():
+    client = opened()
+    client.ws.close(1000)
+    client.flush()
+    assert client.ws.closing()
+    assert not client.send(1, b"late")
+    client.ws.close(1001)
+    client.feed(frame(TEXT, b"unheard") + frame(PING, b"unanswered") + close(1000, b"bye"))
+    assert client.frames() == [(CLOSE, b"\x03\xe8")]
+    assert client.events == []
+    assert (client.ws.close_code, client.ws.close_reason) == (1000, "bye")
+
+
+def test_client_closes_after_what_is_half_sent():
+    client = opened()
+    length = client.ws.frame(1, b"last words", 10)
+    client.ws.keep(length, 7)
+    client.wrote = bytes(client.ws.tx[:7])
+    client.blocked = True
+    client.feed(frame(PING, b"p"))
+    client.ws.close(4000)
+    client.blocked = False
+    client.flush()
+    assert client.frames() == [(TEXT, b"last words"), (PONG, b"p"), (CLOSE, b"\x0f\xa0")]
+
+
+def test_client_refuses_to_send_a_wrong_close_code():
+    client = opened()
+    for code in (0, 999, 1005, 1006, 1015, 2999, 5000):
+        raises(ProtocolError, client.ws.close, code)
+    assert client.wrote == b""
+    assert client.ws.writable()
+
+
+def test_client_loses_the_connection():
+    client = opened().feed(frame(TEXT, b"half")[:4])
+    client.ws.receive_eof()
+    assert (client.ws.close_code, client.ws.close_reason) == (1006, "eof")
+    assert client.events == []
+    assert not client.ws.writable()
+
+
+def test_client_that_cannot_send_still_reads():
+    client = opened()
+    client.ws.cannot_send("reset")
+    assert not client.ws.writable()
+    assert client.ws.frame(2, b"x", 1) == 0
+    client.feed(frame(TEXT, b"UNAUTHORIZED"))
+    assert client.ws.want == 1, "a longer read could lose what it has"
+    client.feed(frame(PING, b"p") + close(4401, b"who are you"))
+    client.ws.receive_eof("reset")
+    assert client.events == [(TEXT_EVENT, b"UNAUTHORIZED")]
+    assert client.wrote == b""
+    assert (client.ws.close_code, client.ws.close_reason) == (4401, "who are you")
+    client = opened()
+    client.ws.cannot_send("reset")
+    client.ws.receive_eof()
+    assert (client.ws.close_code, client.ws.close_reason) == (1006, "reset")
+
+
+def test_client_starts_afresh():
+    client = opened(rx=256)
+    client.feed(frame(FIRST_TEXT, b"\xe2\x82") + b"\x80\x7e\x01")
+    client.ws.receive_eof()
+    stream, events, pongs = conversation()
+    client.start()
+    client.flush()
+    client.feed(ANSWER)
+    client.wrote = b""
+    client.feed(stream)
+    assert client.events[1:] == events
+    assert client.frames() == pongs
+
+
+# The rules of the house
+
+
+def test_frames_allocate_nothing():
+    if sys.implementation.name != "micropython":
+        raise SkipTest("heap lock")
+    client = opened(rx=256, chunk=512)
+    ws = client.ws
+    stream = (
+        frame(BINARY, bytes(165)) + frame(PING, b"p") + frame(FIRST_TEXT, b"\xe2\x82") + frame(LAST, b"\xac")
+    )
+    ws.chunk[: len(stream)] = stream
+    n = len(stream)
+    audio = bytearray(165)
+    client = None
+    micropython.heap_lock()
+    try:
+        for _ in range(50):
+            heard = 0
+            event = ws.next_event(n)
+            while True:
+                heard += event
+                if ws.out_n:
+                    ws.sent(ws.out_n)
+                if ws.want:
+                    break
+                event = ws.next_event(0)
+            sent = ws.frame(2, audio, 165)
+            ws.keep(sent, 100)
+            ws.sent(sent - 100)
+    finally:
+        micropython.heap_unlock()
+    assert heard == AUDIO + CONTROL + TEXT_EVENT
+    assert ws.n == 3
+    assert sent == 173
+
+
+def test_modules_do_no_io():
+    folder = websocket.__file__.rpartition("/")[0]
+    for name in ("websocket", "frames", "frames_plain", "upgrade", "url"):
+        with open(folder + "/" + name + ".py") as file:
+            for line in file:
+                words = line.split()
+                if words and words[0] in ("import", "from"):
+                    assert words[1] in (
+                        "array", "binascii", "hashlib", "micropython", "sys", "vrt.errors", "vrt.links",
+                        "vrt.links.frames", "vrt.links.frames_plain", "vrt.links.upgrade",
+                    ), (name, line)  # fmt: skip
