@@ -1,7 +1,8 @@
 # The registry: one call at a time, one result each, nothing of a closed epoch, nothing twice, nothing unconfirmed.
 import sys
 
-from support import raises
+import micropython
+from support import SkipTest, raises
 from test_journal import Disk, PowerCut, makes_much_garbage
 from vrt import tools
 from vrt.errors import ConfigError, VrtError
@@ -160,7 +161,7 @@ def test_calls_run_one_at_a_time_in_order():
         assert w.done == ["begun"]
         w.run(2000)
         assert w.done == ["begun", "committed", "closed", ("light", "on"), ("light", "off")]
-        assert w.codes() == [("c1", "ok"), ("c2", "ok"), ("c3", "ok")]
+        assert [result["output"] for result in w.results()] == [42, None, None]
         assert ("call.progress", {"call": "c1", "name": "slow", "text": "half way"}) in w.events
 
 
@@ -401,6 +402,19 @@ def test_closed_epoch_never_starts_a_call():
         ]
 
 
+def test_epoch_is_looked_at_when_the_tool_starts():
+    # However it came to be closed: after the hold, between two steps, without the queue having been told.
+    with world() as w:
+        w.call("c1", "lock", UNLOCK)
+        w.run(100)
+        w.down = True
+        w.run(950)
+        w.registry._closed = 1
+        w.run(200)
+        assert w.codes() == [("c1", "INTERRUPTED")]
+        assert w.done == []
+
+
 def test_close_of_an_older_epoch_changes_nothing():
     with world() as w:
         w.registry.close_epoch(5)
@@ -455,12 +469,16 @@ def test_epoch_closed_by_the_tool_itself_discards_its_outcome():
             w.registry.close_epoch(1)
             w.registry.step(w.now)
             assert tools.current().cancelled
+            w.done.append("looked")
             return 1
 
         def barge_slowly():
-            barge()
-            yield
-            w.done.append("went on")
+            try:
+                barge()
+                yield
+                w.done.append("went on")
+            finally:
+                w.done.append("closed")
 
         for function in (barge, barge_slowly):
             w.start()
@@ -471,7 +489,7 @@ def test_epoch_closed_by_the_tool_itself_discards_its_outcome():
             w.run(200)
             assert w.codes() == [("c1", "INTERRUPTED"), ("c2", "ok")]
             assert w.registry.uncertain
-        assert w.done == ["effect", "effect"]
+        assert w.done == ["effect", "looked", "effect", "looked", "closed"]
         assert tools.current() is None
 
 
@@ -791,6 +809,31 @@ def test_queued_arguments_are_bounded():
         assert w.codes() == [("c1", "FAILED"), ("c2", "FAILED"), ("c0", "ok")]
 
 
+def test_loop_with_nothing_to_do_allocates_nothing():
+    if sys.implementation.name != "micropython":
+        raise SkipTest("no heap_lock")
+    with world() as w:
+        registry, journal, now = w.registry, w.journal, w.now
+        w.call("c1", "slow", {})
+        w.run(100)
+        for _ in range(2):  # first while a tool waits, then idle
+            micropython.heap_lock()
+            try:
+                for _ in range(10):
+                    journal.mark(1, 2, 3)
+                    registry.step(now, False)
+                    assert registry.next_result() is None
+                    assert registry.room
+                    assert not registry.asking
+                    busy = registry.busy
+            finally:
+                micropython.heap_unlock()
+            w.run(3000)
+            now = w.now
+            w.results()
+        assert not busy
+
+
 def test_declaration_is_what_hello_carries():
     with world() as w:
         lock, light, look, slow = w.registry.declare()
@@ -859,6 +902,13 @@ def test_module_of_the_user_is_loaded_and_its_readers_cannot_act():
         def read():
             seen[0].output("relay").value(1)
 
+        @tools.tool("Read slowly.", effect="none")
+        def read_slowly():
+            try:
+                yield 5000
+            finally:
+                seen[0].output("relay").value(1)
+
         @tools.tool("Act.")
         def act():
             seen[0].output("relay").value(1)
@@ -870,6 +920,11 @@ def test_module_of_the_user_is_loaded_and_its_readers_cannot_act():
             w.run(100)
             (result,) = w.results()
             assert "only reads" in result["message"]
+            assert w.registry.context() == {"state": {"relay": 0}}
+            w.call("c1b", "read_slowly", {}, epoch=0)
+            w.run(100)
+            w.registry.close_epoch(0)
+            assert w.codes() == [("c1b", "INTERRUPTED")]
             assert w.registry.context() == {"state": {"relay": 0}}
             w.call("c2", "act", {})
             w.run(100)

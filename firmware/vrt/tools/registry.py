@@ -255,9 +255,7 @@ class Registry:
             self.uncertain = self.uncertain or call.tool.effect != "none"
         if result or call.cancelled:
             call.close()
-        if (
-            result and not call.cancelled
-        ):  # cancelled by what the tool itself did: its result is given already
+        if result and not call.cancelled:  # else cancelled by what the tool itself did, its result is given
             self._end(call, result)
 
     def _cut(self, call, code, why):
