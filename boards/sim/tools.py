@@ -75,7 +75,7 @@ def light(state):
     effect="none",
     phrases=[
         {
-            "say": "is the {door} door (locked|unlocked|open|closed|shut)",
+            "say": "is the {door} door (locked|unlocked)",
             "reply": "The {door} door is {output.state}.",
         }
     ],

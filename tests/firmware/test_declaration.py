@@ -1,4 +1,6 @@
 # What a declaration may say, and what its author is told when it is wrong.
+import sys
+
 from support import raises
 from vrt import tools
 from vrt.errors import ConfigError
@@ -164,3 +166,12 @@ def test_decorator_declares_and_returns_the_function():
         assert len(tools.declared) == len(before) + 2
     finally:
         tools.declared[:] = before
+
+
+def test_checks_leave_the_heap_and_come_back():
+    Tool(nothing, "x", "Do it.")
+    assert "vrt.tools.declaration" in sys.modules
+    tools.seal()
+    assert "vrt.tools.declaration" not in sys.modules
+    assert not hasattr(tools, "declaration")
+    refused("illegal name", name="a b")
