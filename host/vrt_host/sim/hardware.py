@@ -80,7 +80,7 @@ class Hardware:
         self._origin = time.monotonic()
         self._writer: asyncio.StreamWriter | None = None
         self._server: asyncio.Server | None = None
-        self._serving: set[asyncio.Task[None]] = set()
+        self._serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> Self:
@@ -97,9 +97,9 @@ class Hardware:
             self._timer.cancel()
         if self._server is not None:
             self._server.close()
-        for task in self._serving:
-            task.cancel()
-        await asyncio.gather(*self._serving, return_exceptions=True)
+        for writer in self._serving.values():
+            writer.close()
+        await asyncio.gather(*self._serving)
 
     @property
     def now(self) -> float:
@@ -161,7 +161,7 @@ class Hardware:
         """One connection, from its hello to its end; a stranger, or a second board, is turned away."""
         task = asyncio.current_task()
         assert task is not None
-        self._serving.add(task)
+        self._serving[task] = writer
         try:
             async with asyncio.timeout(_HELLO_S):
                 kind, _, size = _HEADER.unpack(await reader.readexactly(4))
@@ -173,7 +173,7 @@ class Hardware:
             pass
         finally:
             writer.close()
-            self._serving.discard(task)
+            del self._serving[task]
 
     async def _attend(self, reader: asyncio.StreamReader) -> None:
         self._tell("board", on=True)
