@@ -177,7 +177,7 @@ class Registry:
             self._settle(message["callId"], digest, message["name"], message["epoch"], _no(*refusal))
         else:
             self._queue.append(Call(message, tool, digest, size))
-            self._report("call.queued", call=message["callId"], name=tool.name)
+            self._report("call.queued", call=message["callId"], name=message["name"])
 
     def close_epoch(self, closed):
         # The epoch gate (§6.2): what is not running never starts, what runs is cut.
