@@ -31,7 +31,7 @@ def test_value_that_fits_has_no_problem():
 def test_problem_names_the_path_and_the_rule():
     cases = (
         ({"door": "front"}, "arguments.state: is required"),
-        ({"door": "fro", "state": "locked"}, 'arguments.door: must be one of ["front", "back"]'),
+        ({"door": "frond", "state": "locked"}, 'arguments.door: must be one of ["front", "back"]'),
         ({"door": "Front", "state": "locked"}, 'arguments.door: must be one of ["front", "back"]'),
         ({"door": " front", "state": "locked"}, 'arguments.door: must be one of ["front", "back"]'),
         ({"door": None, "state": "locked"}, 'arguments.door: must be one of ["front", "back"]'),

@@ -74,7 +74,7 @@ def test_wrong_members_are_refused_and_say_what_to_do():
 
 
 def test_unknown_option_is_refused():
-    raises(TypeError, Tool, nothing, "x", "Do it.", confrim="button")
+    raises(TypeError, Tool, nothing, "x", "Do it.", confirms="button")
 
 
 def test_reader_cannot_ask():
@@ -132,7 +132,7 @@ def test_phrases_are_checked_for_slips():
         (["lock {dor}"], "'dor', which is no parameter"),
         ([{"say": "x", "set": {"dor": 1}}], "'dor'"),
         ([{"say": "x", "set": {"door": "side"}}], "no call can have"),
-        ([{"say": "x", "words": {"door": {"main": "mian"}}}], "no call can have"),
+        ([{"say": "x", "words": {"door": {"main": "side"}}}], "no call can have"),
         ([{"say": "x", "words": {"dor": {"main": "front"}}}], "'dor'"),
         ([{"say": "x", "words": {"door": ["front"]}}], "words"),
         ([{"say": "x", "set": ["door"]}], "set"),

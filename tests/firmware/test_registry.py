@@ -181,7 +181,7 @@ def test_arguments_that_do_not_match_are_invalid_and_never_repaired():
             "",
             '{"door":"front","state":"locked"}',
             {"door": "front"},
-            {"door": "fro", "state": "locked"},
+            {"door": "frond", "state": "locked"},
             {"door": "front", "state": "unlock"},
             {"door": "front", "state": "Locked"},
             {"door": "front", "state": "locked", "extra": 1},

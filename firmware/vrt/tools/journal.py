@@ -7,8 +7,9 @@
 #   [sessionId, client seq, server seq, observed epoch, callId, digest, name, arguments text, epoch, result text or null].
 # The last record of a call counts. A power cut leaves a prefix of a record, which is dropped; anything else unreadable is
 # damage: the records after it are found again, but the session is not resumed, because a call may be missing.
-# Bounds: 16 calls and about 4 KiB of each kind in RAM; the file grows to 8 KiB, then what RAM has of it is written as
-# PATH.new and renamed. FAT replaces in two steps; the next load finishes the second.
+# Bounds: the last 10 calls of each kind, more than a device lets wait at once; of long results the oldest are let go when
+# a kind takes more than 2 KiB. The file grows to 8 KiB, then what RAM has of it is written as PATH.new and renamed. FAT
+# replaces in two steps; the next load finishes the second.
 import json
 import os
 import sys
@@ -18,8 +19,8 @@ from errno import ENOENT
 from micropython import const
 
 _MAGIC = const(0xA5)
-_CALLS = const(16)
-_KEPT_BYTES = const(4096)
+_CALLS = const(10)
+_KEPT_BYTES = const(2048)
 _FILE_BYTES = const(8192)
 _ARGUMENTS = const(256)  # characters of arguments worth keeping for the report of an unknown outcome
 
@@ -31,6 +32,7 @@ _EPOCH = const(4)
 _RESULT = const(5)
 
 UNKNOWN = '{"ok":false,"code":"FAILED","message":"outcome unknown: the device restarted while it ran"}'
+_GONE = '{"ok":false,"code":"FAILED","message":"answered before; the result is no longer kept"}'
 
 # flush() reaches the medium on LittleFS, FAT and POSIX; ports with a cache in front of their storage have os.sync.
 _sync = getattr(os, "sync", None) if sys.implementation.name == "micropython" else None
@@ -209,6 +211,7 @@ class Journal:
                 self._kept[i] = entry
                 return
         self._kept.append(entry)
+        _trim(self._kept)
 
 
 def answer(call_id, epoch, result):
@@ -220,15 +223,15 @@ def answer(call_id, epoch, result):
 
 
 def _trim(entries):
-    # Drops the oldest until the bounds hold; the newest stays.
-    total = sum(_weight(entry) for entry in entries)
-    while len(entries) > 1 and (len(entries) > _CALLS or total > _KEPT_BYTES):
-        total -= _weight(entries.pop(0))
-
-
-def _weight(entry):
-    # About what it takes, in RAM and as a record: its texts, the session's name and the numbers.
-    return 80 + sum(len(field) for field in entry if isinstance(field, str))
+    # Within the bounds again after one more call, the last of them.
+    if len(entries) > _CALLS:
+        entries.pop(0)
+    total = 0
+    for entry in reversed(entries):
+        total += sum(len(field) for field in entry if isinstance(field, str))
+        if total > _KEPT_BYTES and entry is not entries[-1] and len(entry[_RESULT] or "") > len(_GONE):
+            total += len(_GONE) - len(entry[_RESULT])
+            entry[_RESULT] = _GONE
 
 
 def _head(length):
