@@ -128,7 +128,7 @@ class App:
     def _connect(self, now):
         session = self.session
         if session.state == CLOSED:
-            session.renew(now)
+            session.again("renew", now)
         if session.wants_link(now):
             gc.collect()  # TLS wants large pieces
             self.log.event("connecting", failures=session.backoff.failures)
@@ -144,7 +144,7 @@ class App:
         conversation.quiet = True
         if session.state == FAILED and conversation.refused == "START_FAILED":
             session.backoff.slow()  # the cause lies with the server and may pass
-            session.retry(now)
+            session.again("retry", now)
 
     def _hello(self, resuming):
         config, name = self.config, self.board.NAME

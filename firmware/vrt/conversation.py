@@ -100,7 +100,7 @@ class Conversation:
     def interrupt(self, reason, now):
         # vRT §6.2: all effects here first, then the messages, in the order of decisions 14.
         session = self.session
-        epoch = session.begin_interrupt()
+        epoch = session.epoch.close_observed()
         cut = self._flush()
         if epoch != NONE:
             self.tools.close_epoch(epoch)
@@ -133,7 +133,7 @@ class Conversation:
             return
         if self.refused != "UNAUTHORIZED" or token != self.config.token:
             self.config.token = token
-            self.session.retry(now)
+            self.session.again("retry", now)
 
     # --- the tools
 
@@ -171,7 +171,7 @@ class Conversation:
             self._held = True
         self._rebooted = False
         if self._held:
-            session.ping()
+            session.ping = True
         try:
             self.sound.adopt(event)
         except (ConfigError, MemoryError) as error:
@@ -184,7 +184,7 @@ class Conversation:
     def _on_turn_state(self, event, now):
         epoch, state = event["epoch"], event["state"]
         self.log.event("turn", state=state, epoch=epoch)
-        if self.session.epoch.is_closed(epoch):
+        if epoch <= self.session.epoch.closed:
             return
         self.turn = state
         self._turn_at = now

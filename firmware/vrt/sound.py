@@ -38,7 +38,7 @@ class Sound:
         # The formats in effect (§5.2). Raises ConfigError for one that we cannot make; that direction is then silent.
         for name, set_format in (("output", self._set_output), ("input", self._set_input)):
             encoding = ready[name]["encoding"]
-            rate = ready[name].get("sampleRate", _RATES.get(encoding, 0))
+            rate = int(ready[name].get("sampleRate", _RATES.get(encoding, 0)))
             if (encoding, rate) != getattr(self, name):
                 set_format(encoding, rate)
 
@@ -119,7 +119,7 @@ class Sound:
                 self._numbers.put(frame)
                 if not link.send_audio(frame, mic.n):
                     return
-                session.audio_sent(now)
+                session.said = now
                 self.sent += 1
             mic.sent()
             frame = mic.poll(now)

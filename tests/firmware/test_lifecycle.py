@@ -44,7 +44,7 @@ def test_connects_at_once_then_quickly_then_less_often():
     now = 0
     waits = []
     for _ in range(6):
-        one.lost(now)
+        one.again("lost", now)
         start = now
         while not one.wants_link(now):
             now += 1
@@ -58,7 +58,7 @@ def test_never_gives_up_and_keeps_time_across_the_wrap():
     one = life()
     now = 0x3FFFFFFF - 20_000
     for _ in range(5000):
-        one.lost(now & 0x3FFFFFFF)
+        one.again("lost", now & 0x3FFFFFFF)
         assert not one.wants_link(now & 0x3FFFFFFF)
         now += 10_000
         assert one.wants_link(now & 0x3FFFFFFF)
@@ -67,16 +67,16 @@ def test_never_gives_up_and_keeps_time_across_the_wrap():
 def test_a_connection_that_holds_makes_the_next_retry_quick():
     one = life()
     for _ in range(8):
-        one.lost(0)
+        one.again("lost", 0)
     one.opened(0)
     one.move("ready")
     one.tick(4_999, 4_999)
-    one.lost(5_000)
+    one.again("lost", 5_000)
     assert not one.wants_link(5_250)  # it did not hold: the server may be in a loop
     one.opened(20_000)
     one.move("ready")
     one.tick(25_000, 25_000)
-    one.lost(25_000)
+    one.again("lost", 25_000)
     assert one.wants_link(25_250)
 
 
@@ -100,10 +100,10 @@ def test_a_closed_session_connects_only_when_asked():
     one = life()
     one.opened(0)
     one.move("ended")
-    one.lost(10)
+    one.again("lost", 10)
     assert one.state == CLOSED
     assert not one.wants_link(100_000)
-    one.renew(100_000)
+    one.again("renew", 100_000)
     assert one.state == CONNECTING
     assert one.wants_link(100_250)
 
@@ -112,10 +112,10 @@ def test_a_refused_client_connects_only_when_something_changed():
     one = life()
     one.opened(0)
     one.move("refused")
-    one.lost(10)
+    one.again("lost", 10)
     assert one.state == FAILED
     assert not one.wants_link(1_000_000)
-    one.retry(1_000_000)
+    one.again("retry", 1_000_000)
     assert one.wants_link(1_000_250)
 
 
@@ -125,5 +125,5 @@ def test_states_of_a_good_day():
     assert one.state == WAITING
     one.move("ready")
     assert one.state == OPEN
-    one.lost(5)
+    one.again("lost", 5)
     assert one.state == CONNECTING

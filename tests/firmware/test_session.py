@@ -152,7 +152,7 @@ def test_client_stops_when_it_is_refused():
     assert events[0]["code"] == "UNAUTHORIZED"
     peer.cut(4401)
     assert not peer.session.wants_link(peer.now + 100_000_000)
-    peer.session.retry(peer.now)
+    peer.session.again("retry", peer.now)
     assert peer.session.wants_link(peer.now)
 
 
@@ -172,7 +172,7 @@ def test_client_that_is_refused_on_a_resume_keeps_the_session():
     peer.flush()
     peer.receive("error", 0, code="UNAUTHORIZED", recoverable=False)
     peer.cut()
-    peer.session.retry(peer.now)
+    peer.session.again("retry", peer.now)
     assert peer.open(resumedFrom=0)[0]["sessionId"] == "s-1"
 
 
@@ -238,14 +238,14 @@ def test_client_pings_when_it_has_said_nothing():
     peer.now += 1
     assert peer.kinds() == ["ping"]
     peer.now += 10_000
-    peer.session.audio_sent(peer.now)  # audio is saying something
+    peer.session.said = peer.now  # audio is saying something
     peer.now += 10_000
     assert peer.kinds() == []
 
 
 def test_client_pings_when_asked():
     peer = opened()
-    peer.session.ping()
+    peer.session.ping = True
     assert peer.kinds() == ["ping"]
     assert peer.kinds() == []
 
@@ -305,6 +305,27 @@ def test_client_does_not_act_on_an_invalid_call():
     assert peer.names() == ["invalid"]
     assert peer.session.pending == 0
     assert peer.session.epoch.observed == NONE
+
+
+def test_client_ignores_members_that_a_type_does_not_have():
+    peer = opened()
+    for kind in ("pong", "error", "text", "ready", "transcript", "ack"):
+        fields = {
+            "epoch": "x",
+            "upTo": 0,
+            "code": "X",
+            "recoverable": True,
+            "text": "a",
+            "role": "user",
+            "final": True,
+        }
+        if kind in ("text", "transcript"):
+            fields["epoch"] = 3
+        peer.receive(
+            kind, peer.seq + 1 if kind in ("text", "transcript") else 0, state=[], callId={}, **fields
+        )
+        peer.seq += kind in ("text", "transcript")
+    assert peer.names() == ["pong", "error", "text", "invalid", "transcript"]
 
 
 # --- resuming (§5.4)
@@ -369,7 +390,7 @@ def ended(peer):
     assert peer.flush() == []
     peer.session.lost(peer.now, 4404)
     assert not peer.session.wants_link(peer.now + 100_000)
-    peer.session.renew(peer.now)
+    peer.session.again("renew", peer.now)
     assert peer.session.wants_link(peer.now + 10_000)
     peer.seq = 0
     hello = peer.open(sessionId="s-2")[0]
@@ -391,7 +412,7 @@ def busy():
     peer.session.text("older")
     peer.flush()
     peer.turn("thinking", 3)
-    peer.session.begin_interrupt()
+    peer.session.epoch.close_observed()
     peer.call("c", 4)
     peer.events()
     return peer
@@ -464,7 +485,7 @@ def test_client_ends_when_the_server_refuses_the_same_message_as_too_large_twice
     assert peer.names() == ["ready"]
     peer.cut(1009)
     assert [event["code"] for event in peer.events()] == ["TOO_LARGE"]
-    peer.session.renew(peer.now)
+    peer.session.again("renew", peer.now)
     assert "sessionId" not in peer.open()[0]
     assert peer.flush() == []
 
@@ -486,7 +507,7 @@ def test_client_ends_the_session_when_seq_is_used_up():
 def test_client_answers_a_call_of_a_closed_epoch_without_running_it():
     peer = opened()
     peer.turn("thinking", 4)
-    assert peer.session.begin_interrupt() == 4
+    assert peer.session.epoch.close_observed() == 4
     peer.session.interrupt(4, "user")
     peer.call("late", 4)
     peer.call("later", 3)
@@ -516,7 +537,7 @@ def test_client_closes_by_interrupted_whatever_the_order():
     peer.say("interrupted", epoch=7)  # no further effect
     peer.say("interrupted", epoch=2)
     assert peer.names() == []
-    assert peer.session.begin_interrupt() == NONE
+    assert peer.session.epoch.close_observed() == NONE
 
 
 def test_client_plays_the_current_item_of_an_open_epoch_only():
@@ -526,7 +547,7 @@ def test_client_plays_the_current_item_of_an_open_epoch_only():
     assert played(peer.session)
     peer.receive("audio.start", 0, itemId="j", epoch=3)
     assert played(peer.session)
-    peer.session.begin_interrupt()
+    peer.session.epoch.close_observed()
     assert not played(peer.session)
     peer.receive("audio.start", 0, itemId="k", epoch=3)
     assert not played(peer.session)
@@ -557,7 +578,7 @@ def test_client_observes_epochs_by_three_types_only():
     peer = opened()
     peer.say("transcript", role="user", text="x", final=True, epoch=50)
     peer.say("tool.call.delta", callId="c", epoch=60, preview=None)
-    assert peer.session.begin_interrupt() == NONE
+    assert peer.session.epoch.close_observed() == NONE
     peer.turn("thinking", 1)
     assert peer.session.epoch.observed == 1
     peer.receive("audio.start", 0, itemId="i", epoch=2)
@@ -586,7 +607,7 @@ def test_client_refuses_text_and_context_before_the_slots_of_calls_are_touched()
     assert not peer.session.context(None)
     for i in range(4):
         peer.call(f"c{i}", 1)
-    peer.session.begin_interrupt()
+    peer.session.epoch.close_observed()
     assert peer.session.playback("i", 100)
     peer.session.interrupt(1, "user")
     for i in range(4):

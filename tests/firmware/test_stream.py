@@ -2,7 +2,7 @@ import json
 
 from support import raises
 from vrt.errors import ProtocolError
-from vrt.protocol.stream import Incoming, Outgoing
+from vrt.protocol.stream import LAST_SEQ, Incoming, Outgoing
 
 
 def outgoing(slots=4, size=200):
@@ -43,7 +43,7 @@ def test_outgoing_ack_frees_slots_and_keeps_the_order():
     out.ack(2)  # again, and lower: nothing
     out.ack(1)
     assert out.free == 2
-    out.rewind()
+    out.next = 0
     assert send_all(out) == [3, 4]
 
 
@@ -61,7 +61,7 @@ def test_outgoing_ack_while_half_is_resent():
     out = outgoing(8)
     add(out, 5)
     send_all(out)
-    out.rewind()
+    out.next = 0
     out.fill()
     out.advance()  # 1 is out again
     out.ack(3)
@@ -72,7 +72,7 @@ def test_outgoing_resume_sends_again_what_the_peer_lacks_before_anything_new():
     out = outgoing(8)
     add(out, 4)
     send_all(out)
-    out.rewind()
+    out.next = 0
     add(out, 1)
     assert out.resume(2)
     assert out.acked == 2
@@ -99,7 +99,7 @@ def test_outgoing_restored_takes_the_peers_word_for_what_came_after():
     assert out.resume(7)  # two more were sent after the last note
     add(out, 1)
     assert send_all(out) == [8]
-    out.rewind()
+    out.next = 0
     assert not out.resume(9)  # from here on as ever
 
 
@@ -138,12 +138,11 @@ def test_outgoing_numbers_to_the_end_and_not_beyond():
     for last in (0x3FFFFFFE, 0x7FFFFFFE, 0xFFFFFFFE):
         out.restore(last)
         assert out.resume(last)
-        assert not out.exhausted
         add(out, 1)
         assert send_all(out) == [last + 1]
         out.ack(last + 1)
         assert out.free == out.slots
-    assert out.exhausted
+    assert out.last == LAST_SEQ
 
 
 def test_incoming_takes_each_message_once():
@@ -172,7 +171,7 @@ def test_incoming_acknowledges_after_250_ms():
     inbox.take(2, 1200)
     assert not inbox.ack_due(1249)
     assert inbox.ack_due(1250)
-    inbox.acknowledged()
+    inbox.owed = 0
     assert not inbox.ack_due(60_000)
     inbox.take(2, 2000)  # a duplicate is acknowledged again
     assert inbox.ack_due(2250)

@@ -11,14 +11,11 @@ class Epoch:
     def reset(self):
         # A new session: its epochs start at 0 again.
         self.observed = NONE
-        self.closed = NONE
+        self.closed = NONE  # an epoch at or below is closed
 
     def observe(self, epoch):
         # An epoch was seen in `turn.state`, `audio.start` or `tool.call`, whether or not it is closed by now.
         self.observed = max(self.observed, epoch)
-
-    def is_closed(self, epoch):
-        return epoch <= self.closed
 
     def close(self, epoch):
         # Closes everything up to `epoch`, also epochs not observed yet. False: it was closed before (no effect).

@@ -49,8 +49,10 @@ class Lifecycle:
         self.backoff = Backoff(random)
         self._retry_at = None  # None: connect at once
         self._since = 0  # ticks at which the state WAITING or OPEN began
-        self._said = 0  # ticks of the last frame sent
-        self._ping = False  # send one whatever the interval
+        self.said = 0  # ticks of the last frame sent; audio counts, and whoever sends it says so
+        self.ping = (
+            False  # send one with the next data; its pong comes behind all that the server sent before
+        )
 
     def move(self, inp):
         state = TABLE[self.state].get(inp)
@@ -64,27 +66,15 @@ class Lifecycle:
     def opened(self, now):
         # The link is open: hello is due.
         self.move("opened")
-        self._since = self._said = now
-        self._ping = False
+        self._since = self.said = now
+        self.ping = False
 
-    def lost(self, now):
-        # The link is gone, or did not come about.
-        self.move("lost")
+    def again(self, inp, now):
+        # The way back to a connection: "lost" (the link is gone, or did not come about), "retry" (after `refused`: something
+        # has changed, such as the credential, §5.3), "renew" (after `ended`: ask for a new session).
+        self.move(inp)
         if self.state == CONNECTING:
-            self._schedule(now)
-
-    def retry(self, now):
-        # After `refused`: something has changed, such as the credential (§5.3).
-        self.move("retry")
-        self._schedule(now)
-
-    def renew(self, now):
-        # After `ended`: ask for a new session.
-        self.move("renew")
-        self._schedule(now)
-
-    def _schedule(self, now):
-        self._retry_at = (now + self.backoff.next_ms()) & 0x3FFFFFFF
+            self._retry_at = (now + self.backoff.next_ms()) & 0x3FFFFFFF
 
     def tick(self, now, last_rx):
         # `last_rx`: ticks of the last byte received. True: the connection is dead (§4.4), or `ready` does not come.
@@ -94,13 +84,5 @@ class Lifecycle:
             return diff(now, last_rx) >= self.dead_ms
         return self.state == WAITING and diff(now, self._since) >= self.dead_ms
 
-    def audio_sent(self, now):
-        # A frame of audio has gone out; it says that we live, too.
-        self._said = now
-
-    def ping(self):
-        # A ping with the next data. Its pong comes behind everything that the server sent before it.
-        self._ping = True
-
     def _ping_due(self, now):
-        return self.state in _CONNECTED and (self._ping or diff(now, self._said) >= self.ping_ms)
+        return self.state in _CONNECTED and (self.ping or diff(now, self.said) >= self.ping_ms)

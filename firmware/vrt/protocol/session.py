@@ -9,9 +9,9 @@
 # A peer's fault is never raised: it is an event. ProtocolError is our own misuse.
 #
 # Events are dicts. The server's messages keep their type, each is handed out once, gated by its epoch; further types:
-# `invalid` (code, message), `unexpected` (got), `refused` (code, message: stopped until retry()), `ended` (code, message:
-# nothing of the session is ever sent again; renew() asks for a new one), `stalled` (the outbox is full: close the link,
-# a resume will tell what has arrived).
+# `invalid` (code, message); `unexpected` (got); `refused` (code, message): stopped until again("retry"); `ended` (code,
+# message): nothing of the session is ever sent again, again("renew") asks for a new one; `stalled`: the outbox is full,
+# close the link, a resume will tell what has arrived.
 from micropython import const
 
 from vrt.errors import ProtocolError
@@ -19,9 +19,10 @@ from vrt.protocol import wire
 from vrt.protocol.audio import Receiver
 from vrt.protocol.epoch import NONE, Epoch
 from vrt.protocol.lifecycle import OPEN, TABLE, WAITING, Lifecycle
-from vrt.protocol.stream import Incoming, Outgoing
+from vrt.protocol.stream import LAST_SEQ, Incoming, Outgoing
 from vrt.protocol.tables import SERVER
 
+_GATED = ("turn.state", "audio.start", "tool.call", "tool.call.delta", "tool.stream")
 _LEAST_BYTES = const(1024)  # a server's limit below this is none that we could keep to
 _SPARE = const(8)  # slots of the outbox that text and context leave to interruptions
 
@@ -55,13 +56,13 @@ class Session(Lifecycle):
         self.frames.begin()
 
     def lost(self, now, code=1006):
-        super().lost(now)
+        self.again("lost", now)
         outbox = self.outbox
         if code == 1009 and outbox.sent > outbox.acked:  # decisions 7: once more, not for ever
             if self._too_big == outbox.acked + 1:
                 self._end("TOO_LARGE", "the server closes on our next message as too large")
             self._too_big = outbox.acked + 1
-        outbox.rewind()
+        outbox.next = 0
         self.item_epoch = NONE  # a resumed connection starts without an item (§8.3)
 
     def restore(self, session_id, handled, sent):
@@ -106,9 +107,7 @@ class Session(Lifecycle):
                 return
             if not self.inbox.take(message["seq"], now):
                 return
-        name = inp if inp in ("ended", "refused") else message["type"]
-        handler = getattr(self, "_on_" + name.replace(".", "_"), None)
-        if handler is None or handler(message, now):
+        if self._apply(inp, message, now):
             self._events.append(message)
 
     def _input(self, message):
@@ -128,18 +127,44 @@ class Session(Lifecycle):
             return False
         return True
 
-    # Handlers return whether the message is an event.
-
-    def _on_ended(self, message, now):
-        self._end(message["code"], message.get("message", ""))
-        return False
-
-    def _on_refused(self, message, now):
-        self.move("refused")
-        message["type"] = "refused"
+    def _apply(self, inp, message, now):
+        # What a message means for the session. Returns whether the application is to hear of it.
+        kind = message["type"]
+        if inp == "ended":
+            self._end(message["code"], message.get("message", ""))
+            return False
+        if inp == "refused":
+            self.move("refused")
+            message["type"] = "refused"
+        elif kind == "ready":
+            return self._ready(message, now)
+        elif kind == "ack":
+            self.outbox.ack(message["upTo"])
+            return False
+        elif kind == "interrupted":
+            return self.epoch.close(message["epoch"])
+        elif kind in _GATED:
+            return self._gate(kind, message, message["epoch"])
         return True
 
-    def _on_ready(self, message, now):
+    def _gate(self, kind, message, epoch):
+        # What belongs to a turn (§6.1, §6.2).
+        if kind in ("turn.state", "audio.start", "tool.call"):
+            self.epoch.observe(epoch)
+        is_open = epoch > self.epoch.closed
+        if kind == "audio.start":
+            self.item_epoch = epoch if is_open else NONE
+        elif kind == "tool.call":
+            self.pending += 1
+            if not is_open:  # it came late, or again
+                self.result(_failure(message, "INTERRUPTED", "the turn was interrupted"))
+        elif kind == "turn.state":
+            if message["state"] == "listening":
+                self.item_epoch = NONE  # §8.4: the user speaks; what is under way is not played any more
+            return True
+        return is_open
+
+    def _ready(self, message, now):
         handled = message.get("resumedFrom")
         if self.id is None:
             fits = not handled  # nothing of ours was handled in a session that is new
@@ -157,46 +182,10 @@ class Session(Lifecycle):
             self.outbox.limit = min(len(self.tx), size)
         return True
 
-    def _on_ack(self, message, now):
-        self.outbox.ack(message["upTo"])
-        if self.outbox.free > 0:
-            self._stalled = False
-        return False
-
-    def _on_turn_state(self, message, now):
-        self.epoch.observe(message["epoch"])
-        if message["state"] == "listening":
-            self.item_epoch = NONE  # §8.4: the user speaks; what is under way is not played any more
-        return True
-
-    def _on_audio_start(self, message, now):
-        self.epoch.observe(message["epoch"])
-        closed = self.epoch.is_closed(message["epoch"])
-        self.item_epoch = NONE if closed else message["epoch"]
-        return not closed
-
-    def _on_tool_call(self, message, now):
-        self.epoch.observe(message["epoch"])
-        self.pending += 1
-        if self.epoch.is_closed(message["epoch"]):  # the gate, for calls that arrive late (§6.2)
-            self.result(_failure(message, "INTERRUPTED", "the turn was interrupted"))
-            return False
-        return True
-
-    def _on_tool_call_delta(self, message, now):
-        return not self.epoch.is_closed(message["epoch"])
-
-    _on_tool_stream = _on_tool_call_delta
-
-    def _on_interrupted(self, message, now):
-        return self.epoch.close(message["epoch"])
-
     # --- sent
 
-    def begin_interrupt(self):
-        # The user interrupts: closes all that was observed and returns the epoch, NONE when nothing was open. What it
-        # means here (silence, cancelled calls) comes next, then playback(), interrupt(), result(): decisions 14.
-        return self.epoch.close_observed()
+    # An interruption by the user begins with epoch.close_observed(); its effects here come next, and then what is
+    # sent: playback(), interrupt(), result() (§6.2, decisions 14).
 
     def interrupt(self, epoch, reason):
         self._queue("interrupt", {"epoch": epoch, "reason": reason})
@@ -236,7 +225,7 @@ class Session(Lifecycle):
         return True
 
     def _queue(self, kind, message):
-        if self.outbox.exhausted:
+        if self.outbox.last == LAST_SEQ:
             self._end("SEQ_EXHAUSTED", "the session has used every seq")
             return
         message["type"] = kind
@@ -266,15 +255,15 @@ class Session(Lifecycle):
 
     def sent(self, now):
         # The frame that data_to_send() gave is in the link's hands.
-        self._said = now
+        self.said = now
         if self._sending == "kept":
             self.outbox.advance()
         elif self._sending == "ack":
-            self.inbox.acknowledged()
+            self.inbox.owed = 0
         elif self._sending == "hello":
             self._greeted = True
         else:
-            self._ping = False
+            self.ping = False
 
     def _greet(self):
         hello = self.hello(self.id is not None)

@@ -5,7 +5,7 @@ from vrt.errors import ProtocolError
 from vrt.protocol import wire
 from vrt.ticks import diff
 
-_LAST_SEQ = const(0xFFFFFFFF)  # seq must not wrap (§4.1)
+LAST_SEQ = const(0xFFFFFFFF)  # seq must not wrap: nothing follows it (§4.1)
 _ACK_MS = const(250)  # §4.2, both RECOMMENDED
 _ACK_MESSAGES = const(32)
 
@@ -24,7 +24,7 @@ class Outgoing:
         self.limit = len(self.tx)  # the largest message that both sides take
         self.last = 0  # the highest seq given out
         self.acked = 0  # the highest that the peer has handled
-        self.next = 0  # index into `kept` of what to send next on this connection
+        self.next = 0  # index into `kept` of what to send next; 0 again when the connection is gone
         self.sent = 0  # the highest seq handed to any connection
         self.restored = False
 
@@ -37,10 +37,6 @@ class Outgoing:
     @property
     def free(self):
         return self.slots - len(self.kept)
-
-    @property
-    def exhausted(self):
-        return self.last == _LAST_SEQ
 
     def add(self, message):
         # Numbers a message and keeps it, encoded. Raises ProtocolError, before it has a seq, if it is too large or no JSON.
@@ -86,10 +82,6 @@ class Outgoing:
         self.next = 0
         return True
 
-    def rewind(self):
-        # The connection is gone: nothing counts as being on its way.
-        self.next = 0
-
 
 class Incoming:
     # Which of the peer's messages have been handled, and what acknowledgement is owed.
@@ -98,7 +90,7 @@ class Incoming:
 
     def reset(self, last):
         self.last = last  # the highest seq handled
-        self.owed = 0  # messages since the last acknowledgement
+        self.owed = 0  # messages since the last acknowledgement; 0 again when one is sent
         self.since = 0  # ticks of the first of them
         self.duplicates = 0
         self.missing = 0  # messages that a gap left out
@@ -117,6 +109,3 @@ class Incoming:
 
     def ack_due(self, now):
         return self.owed >= _ACK_MESSAGES or (self.owed > 0 and diff(now, self.since) >= _ACK_MS)
-
-    def acknowledged(self):
-        self.owed = 0

@@ -34,7 +34,7 @@ def decode(buf, n):
     if isinstance(version, bool) or not isinstance(version, (int, float)) or version != 1:
         raise WireError("UNSUPPORTED_VERSION", "v is not 1")
     seq = message.get("seq")
-    known = _is_u32(seq, None)
+    known = _is_u32(seq)
     place = int(seq) if known else 0
     kind = message.get("type")
     entry = SERVER.get(kind) if isinstance(kind, str) else None
@@ -63,97 +63,60 @@ def _bad_field(message, row):
         if name not in message:
             if need == "+" or (need == "?" and not message.get("ok")):
                 return name
-        elif not _CHECKS[int(field[0])](message[name], allowed):
+        elif not _fits(field[0], message[name], allowed):
             return name
         elif field[0] == "3":
             message[name] = int(message[name])
     return None
 
 
-def _is_any(value, extra):
-    return True
-
-
-def _is_string(value, extra):
-    return isinstance(value, str)
-
-
-def _is_id(value, extra):
-    return isinstance(value, str) and 0 < len(value) <= 256
-
-
-def _is_u32(value, extra):
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return False
-    return 0 <= value <= 0xFFFFFFFF and value == int(value)
-
-
-def _is_bool(value, extra):
-    return isinstance(value, bool)
-
-
-def _is_enum(value, extra):
-    return isinstance(value, str) and value in extra.split("|")
-
-
-def _is_format(value, extra):
-    if not isinstance(value, dict) or not _is_enum(value.get("encoding"), extra):
-        return False
-    if "sampleRate" not in value:
+def _fits(kind, value, allowed):  # noqa: PLR0911  (an answer for each kind)
+    # Whether a member is of its kind, as tables.py numbers them.
+    if kind == "3":
+        return _is_u32(value)
+    if kind == "4":
+        return isinstance(value, bool)
+    if kind == "6":
+        if not isinstance(value, dict) or value.get("encoding") not in allowed.split("|"):
+            return False
+        rate = value.get("sampleRate", 1)
+        return _is_whole(rate) and rate > 0
+    if kind == "7":
+        for token in value if isinstance(value, list) else (None,):
+            if not isinstance(token, str) or len(token) > 64 or not _is_words(token, "az", ".-"):
+                return False
         return True
-    rate = value["sampleRate"]
-    if (
-        isinstance(rate, bool)
-        or not isinstance(rate, (int, float))
-        or not 0 < rate < float("inf")
-        or rate != int(rate)
-    ):
-        return False
-    value["sampleRate"] = int(rate)
-    return True
+    if not isinstance(value, str):
+        return kind == "0"
+    if kind == "2":
+        return 0 < len(value) <= 256
+    if kind == "5":
+        return value in allowed.split("|")
+    return kind != "8" or _is_words(value, "AZ", "_")
 
 
-def _is_words(value, alphabet, joints):
-    # Runs of the alphabet, joined by single joints.
+def _is_whole(value):
+    # 1.0 counts, true does not.
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value % 1 == 0
+
+
+def _is_u32(value):
+    return _is_whole(value) and 0 <= value <= 0xFFFFFFFF
+
+
+def _is_words(value, letters, joints):
+    # Runs of letters, from one to another, and digits, joined by single joints.
     fresh = True
     for char in value:
-        if char in joints:
-            if fresh:
+        if char not in joints:
+            if not (letters[0] <= char <= letters[1] or "0" <= char <= "9"):
                 return False
-            fresh = True
-        elif char in alphabet:
             fresh = False
+        elif fresh:
+            return False
         else:
-            return False
+            fresh = True
     return not fresh
-
-
-def _are_tokens(value, extra):
-    if not isinstance(value, list):
-        return False
-    for token in value:
-        if not isinstance(token, str) or len(token) > 64:
-            return False
-        if not _is_words(token, "abcdefghijklmnopqrstuvwxyz0123456789", ".-"):
-            return False
-    return True
-
-
-def _is_code(value, extra):
-    return isinstance(value, str) and _is_words(value, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", "_")
-
-
-_CHECKS = (
-    _is_any,
-    _is_string,
-    _is_id,
-    _is_u32,
-    _is_bool,
-    _is_enum,
-    _is_format,
-    _are_tokens,
-    _is_code,
-)  # by kind
 
 
 class _Writer(io.IOBase):
