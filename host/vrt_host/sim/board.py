@@ -81,6 +81,7 @@ class SimBoard:
             self.flash = self._kept or Path(
                 stack.enter_context(tempfile.TemporaryDirectory(prefix="vrt-sim-"))
             )
+            stack.push_async_callback(self.cut)
             await self.boot()
             self._stack = stack.pop_all()
         return self
