@@ -28,19 +28,27 @@ def stopped(board, wait_ms):
     return False
 
 
+def start(board):
+    # The device, or None when it was stopped.
+    from vrt.config import checked
+
+    config = checked(board.config(), board.DESCRIPTION["duplex"])
+    if stopped(board, config["safe_boot_ms"]):
+        return None
+    from vrt.build import build
+
+    return build(board, config)
+
+
 def run(board):
     # Until it is stopped. Whatever goes wrong is in the log, on the LED, and raised again.
-    from vrt.app import build
-    from vrt.config import Config
     from vrt.errors import ConfigError
 
     app = None
     try:
-        config = Config(board.config(), board.DESCRIPTION["duplex"])
-        if stopped(board, config.safe_boot_ms):
-            return
-        app = build(board, config)
-        app.run()
+        app = start(board)
+        if app:
+            app.run()
     except ConfigError as error:
         board.event("error", code="CONFIG", message=str(error))
         board.led("error")

@@ -1,4 +1,4 @@
-# The device: wires everything and runs it in one cooperative loop. The only module that knows all the others.
+# The device in one cooperative loop. With build.py, which wires it, the only module that knows all the others.
 import gc
 import os
 import time
@@ -7,39 +7,14 @@ from micropython import const
 
 from vrt import VERSION, links
 from vrt.conversation import Conversation
-from vrt.errors import ConfigError
-from vrt.links.ws import WebSocketLink
-from vrt.log import Log
 from vrt.protocol.lifecycle import CLOSED, FAILED, OPEN
 from vrt.protocol.session import Session
 from vrt.protocol.tables import CLOSE_REPLACED
-from vrt.sound import Sound
 from vrt.ticks import diff
-from vrt.tools.confirm import Confirm
-from vrt.tools.journal import Journal
-from vrt.tools.registry import Registry
 from vrt.ui import light
 
 _EVENTS = const(8)  # from the link in one step, so that a flood of them cannot hold the loop
 _WAIT_MS = const(5)  # between steps; the board wakes up earlier when there is something to do
-
-
-def build(board, config):
-    # The whole device, the largest buffers first. Raises ConfigError.
-    ca = None
-    if config.ca:
-        try:
-            with open(config.ca, "rb") as file:
-                ca = file.read()
-        except OSError as error:
-            raise ConfigError(f'config: "ca" cannot be read: {config.ca} ({error})') from None
-    link = WebSocketLink(config.url, config.message_bytes, config.message_bytes, ca=ca)
-    sound = Sound(board, config)
-    log = Log(board.event)
-    journal = Journal(board.storage + "calls")
-    tools = Registry(journal, Confirm(), report=log.report, voice=config.voice_confirm)
-    tools.load(board)
-    return App(board, config, link=link, sound=sound, tools=tools, journal=journal, log=log)
 
 
 def _random(n):
@@ -55,8 +30,10 @@ class App:
         self.sound = sound
         self.tools = tools
         self.log = log
-        self.tx = bytearray(config.message_bytes)
-        self.session = Session(self.tx, self._hello, random, calls=tools.queue_limit, ping_ms=config.ping_ms)
+        self.tx = bytearray(config["message_bytes"])
+        self.session = Session(
+            self.tx, self._hello, random, calls=tools.queue_limit, ping_ms=config["ping_ms"]
+        )
         self.conversation = Conversation(
             board, config, session=self.session, sound=sound, tools=tools, journal=journal, log=log
         )
@@ -94,7 +71,7 @@ class App:
             conversation.quiet = False
             gc.collect()
             self._count(now)
-        elif self.config.stats_ms and diff(now, self._counted) >= self.config.stats_ms:
+        elif self.config["stats_ms"] and diff(now, self._counted) >= self.config["stats_ms"]:
             self._count(now)
 
     def _receive(self, now):
@@ -149,16 +126,16 @@ class App:
     def _hello(self, resuming):
         config, name = self.config, self.board.NAME
         made = {
-            "device": {"id": config.id or name, "board": name, "firmware": VERSION},
+            "device": {"id": config["id"] or name, "board": name, "firmware": VERSION},
             "limits": {
-                "messageBytes": config.message_bytes,
-                "audioBytes": config.message_bytes,
+                "messageBytes": config["message_bytes"],
+                "audioBytes": config["message_bytes"],
                 "queuedCalls": self.tools.queue_limit,
-                "bufferMs": config.buffer_ms,
+                "bufferMs": config["buffer_ms"],
             },
         }
-        if config.token:
-            made["auth"] = {"token": config.token}
+        if config["token"]:
+            made["auth"] = {"token": config["token"]}
         if not resuming:
             made.update(self.sound.prefer)
             made["tools"] = self.tools.declare()
@@ -174,7 +151,7 @@ class App:
             playing=sound.playing,
             turn=self.conversation.turn,
             live=sound.live,
-            mute=self.config.mute,
+            mute=self.config["mute"],
         )
         if state != self._light:
             self._light = state

@@ -1,4 +1,5 @@
-# The device's settings: what is known, what it may be, what it is when nothing is said. ConfigError says what to change.
+# The device's settings: what is known, what it may be, what it is when nothing is said. Only the start needs this
+# module; it is forgotten then.
 from vrt.errors import ConfigError
 
 _REQUIRED = object()
@@ -30,34 +31,29 @@ SETTINGS = {
 }
 
 
-class Config:
-    # The settings as attributes, checked. `raw`: a dict, such as config.json. `duplex`: what the board can do.
-    def __init__(self, raw, duplex="full"):
-        if not isinstance(raw, dict):
-            raise ConfigError(
-                'config: must be an object of settings, such as {"url": "ws://192.168.1.20:8080/"}'
-            )
-        for name in raw:
-            if name not in SETTINGS:
-                raise ConfigError(
-                    f"config: unknown setting {name!r}; known are " + ", ".join(sorted(SETTINGS))
-                )
-        for name, (default, allowed) in SETTINGS.items():
-            value = raw.get(name, default)
-            if value is _REQUIRED:
-                raise ConfigError(f'config: "{name}" is missing')
-            setattr(self, name, _checked(name, value, allowed))
-        if not self.url:
-            raise ConfigError(
-                'config: "url" is empty; use the host\'s address, such as ws://192.168.1.20:8080/'
-            )
-        if self.duplex == "full" and duplex != "full":
-            raise ConfigError(
-                'config: "duplex" cannot be "full" on this board: its microphone and speaker share a clock'
-            )
+def checked(raw, duplex="full"):
+    # The settings as a dict, complete. `raw`: such as config.json; `duplex`: what the board can do. Raises ConfigError.
+    if not isinstance(raw, dict):
+        raise ConfigError('config: must be an object of settings, such as {"url": "ws://192.168.1.20:8080/"}')
+    for name in raw:
+        if name not in SETTINGS:
+            raise ConfigError(f"config: unknown setting {name!r}; known are " + ", ".join(sorted(SETTINGS)))
+    made = {}
+    for name, (default, allowed) in SETTINGS.items():
+        made[name] = raw.get(name, default)
+        if made[name] is _REQUIRED:
+            raise ConfigError(f'config: "{name}" is missing')
+        _check(name, made[name], allowed)
+    if not made["url"]:
+        raise ConfigError('config: "url" is empty; use the host\'s address, such as ws://192.168.1.20:8080/')
+    if made["duplex"] == "full" and duplex != "full":
+        raise ConfigError(
+            'config: "duplex" cannot be "full" on this board: its microphone and speaker share a clock'
+        )
+    return made
 
 
-def _checked(name, value, allowed):
+def _check(name, value, allowed):
     shown = "a text" if name == "token" else repr(value)  # never into a log
     if isinstance(allowed, tuple) and isinstance(allowed[0], int):
         least, most = allowed
@@ -70,4 +66,3 @@ def _checked(name, value, allowed):
     elif not isinstance(value, allowed):
         what = "true or false" if allowed is bool else "a text"
         raise ConfigError(f'config: "{name}" must be {what}' + ("" if name == "token" else f", not {shown}"))
-    return value

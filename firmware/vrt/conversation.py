@@ -2,7 +2,6 @@
 # formats are none of its business. Every event of the device's log but those of the link is written here.
 from micropython import const
 
-from vrt.config import Config
 from vrt.errors import ConfigError, ProtocolError
 from vrt.protocol.epoch import NONE
 from vrt.protocol.lifecycle import FAILED, OPEN
@@ -26,7 +25,7 @@ class Conversation:
         self.journal = journal
         self.log = log
         self.button = Button()
-        self.talk = Talk(config.listen == "open")
+        self.talk = Talk(config["listen"] == "open")
         self.turn = "idle"  # its state, as the server tells it
         self.closing = 0  # the App is to close the link with this code
         self.quiet = True  # something has ended: time to collect garbage, once nothing is played
@@ -83,7 +82,7 @@ class Conversation:
         # Switches the microphone; somebody who begins to speak over the agent interrupts it.
         sound, talk = self.sound, self.talk
         wanted = talk.asked or talk.tail
-        if self.config.mute or (sound.half and sound.replying(self.turn, now)):
+        if self.config["mute"] or (sound.half and sound.replying(self.turn, now)):
             wanted = False
         sound.listen(wanted, now)
         voice = wanted and not sound.half and talk.is_open and sound.mic is not None and sound.mic.voiced(now)
@@ -126,13 +125,15 @@ class Conversation:
 
     def _try_again(self, now):
         # The user wants to be let in after a refusal: with another token, or when it was not about the token (§5.3).
+        from vrt.config import checked  # noqa: PLC0415  (it is rarely needed, and kept out of the heap)
+
         try:
-            token = Config(self.board.config()).token
+            token = checked(self.board.config())["token"]
         except ConfigError as error:
             self.log.event("error", code="CONFIG", message=str(error))
             return
-        if self.refused != "UNAUTHORIZED" or token != self.config.token:
-            self.config.token = token
+        if self.refused != "UNAUTHORIZED" or token != self.config["token"]:
+            self.config["token"] = token
             self.session.again("retry", now)
 
     # --- the tools

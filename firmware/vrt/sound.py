@@ -21,17 +21,17 @@ class Sound:
     def __init__(self, board, config):
         # Makes microphone and speaker for the formats that we prefer. Raises ConfigError when the board cannot.
         self._board = board
-        self._prefill_ms = config.prefill_ms
-        self._ring_ms = config.buffer_ms + _SPARE_MS
-        self.half = config.duplex == "half"
+        self._prefill_ms = config["prefill_ms"]
+        self._ring_ms = config["buffer_ms"] + _SPARE_MS
+        self.half = config["duplex"] == "half"
         self.speaker = self.mic = None
         self.input = self.output = None  # (encoding, rate) in effect
         self._silence = b""
         self._heard = 0  # ticks of the last frame that was played
         self._numbers = Sender()
         self.sent = 0  # frames
-        self._set_output(config.output, _RATES[config.output])
-        self._set_input(config.input, _RATES[config.input])
+        self._set_output(config["output"], _RATES[config["output"]])
+        self._set_input(config["input"], _RATES[config["input"]])
         self.prefer = {"input": _format(self.input), "output": _format(self.output)}
 
     def adopt(self, ready):

@@ -6,12 +6,12 @@ from array import array
 from test_journal import Disk
 from vrt import links, tools
 from vrt.app import App
-from vrt.config import Config
+from vrt.config import checked
 from vrt.log import Log
 from vrt.protocol.wire import encode
 from vrt.sound import Sound
+from vrt.tools import Tool
 from vrt.tools.confirm import Confirm
-from vrt.tools.declaration import Tool
 from vrt.tools.journal import Journal
 from vrt.tools.registry import Registry
 
@@ -204,7 +204,7 @@ class Device:
         # Switched on. Everything in RAM is new.
         tools.running = None
         with self.disk:
-            config = Config(self.raw, "full")
+            config = checked(self.raw, "full")
             self.link = FakeLink()
             journal = Journal("/calls")
             log = Log(self.board.event)

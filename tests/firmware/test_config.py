@@ -1,18 +1,19 @@
 from support import raises
-from vrt.config import SETTINGS, Config
+from vrt.config import SETTINGS, checked
 from vrt.errors import ConfigError
 
 
 def fault(raw, duplex="full"):
-    return str(raises(ConfigError, Config, raw, duplex))
+    return str(raises(ConfigError, checked, raw, duplex))
 
 
 def test_the_url_is_enough():
-    config = Config({"url": "ws://host:1/"})
-    assert config.url == "ws://host:1/"
-    assert (config.listen, config.duplex, config.mute) == ("button", "half", False)
-    assert (config.input, config.output, config.message_bytes) == ("pcmu", "pcmu", 4096)
-    assert config.voice_confirm is False
+    config = checked({"url": "ws://host:1/"})
+    assert config["url"] == "ws://host:1/"
+    assert (config["listen"], config["duplex"], config["mute"]) == ("button", "half", False)
+    assert (config["input"], config["output"], config["message_bytes"]) == ("pcmu", "pcmu", 4096)
+    assert config["voice_confirm"] is False
+    assert sorted(config) == sorted(SETTINGS)
 
 
 def test_every_setting_can_be_given():
@@ -30,9 +31,7 @@ def test_every_setting_can_be_given():
     )
     values.update({"ping_ms": 1000, "voice_confirm": True, "safe_boot_ms": 0, "stats_ms": 0})
     assert sorted(values) == sorted(SETTINGS)
-    config = Config(values)
-    for name, value in values.items():
-        assert getattr(config, name) == value
+    assert checked(values) == values
 
 
 def test_missing_or_empty_url():
@@ -75,9 +74,9 @@ def test_what_is_no_object():
 
 
 def test_full_duplex_needs_a_board_that_can():
-    assert Config({"url": "ws://h/", "duplex": "full"}, "full").duplex == "full"
+    assert checked({"url": "ws://h/", "duplex": "full"}, "full")["duplex"] == "full"
     assert "share a clock" in fault({"url": "ws://h/", "duplex": "full"}, "half")
-    assert Config({"url": "ws://h/"}, "half").duplex == "half"
+    assert checked({"url": "ws://h/"}, "half")["duplex"] == "half"
 
 
 def test_the_token_is_in_no_message():
