@@ -53,7 +53,7 @@ class ServerConfig:
     insecure: bool = False
     origins: tuple[str, ...] = ()
     """Browser origins that may connect; what sends no Origin header is no browser and is not asked."""
-    max_links: int = 1024
+    max_links: int = 512
     """Open links; more are refused with HTTP 503."""
     max_sessions: int = 512
     """Sessions, parked ones included; more are refused with START_FAILED."""

@@ -12,6 +12,8 @@ from vrt_host.protocol.wire import TooLargeError, cut, size
 log = logging.getLogger(__name__)
 
 CUT_MARK = "…"
+MAX_TEXT = 32_768
+"""Bytes of text in one message, also for a device that announced no limit."""
 
 Build = Callable[[str, bool], Mapping[str, Json]]
 """`build(part, last)`: the members of the message that carries `part` of a text."""
@@ -59,7 +61,10 @@ class Outlet:
 
     def _fit(self, kind: str, text: str, build: Build, reserve: int) -> tuple[str, str]:
         room = self._out.room(kind, **build("", False))
-        return (text, "") if room is None else cut(text, room - reserve)
+        room = (MAX_TEXT if room is None else min(room, MAX_TEXT)) - reserve
+        if 6 * len(text) <= room:  # the most that JSON makes of a character: almost every text ends here
+            return text, ""
+        return cut(text, room)
 
     def _drop(self, kind: str) -> None:
         self.dropped += 1

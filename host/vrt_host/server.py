@@ -4,8 +4,14 @@
 
 `agent_factory()` makes one agent for each session. `ready(port)` is called once the server listens. The coroutine
 ends in good order when `stop` is set or when it is cancelled: no new links, clients told, open calls settled,
-agents closed. `observer(event)` is told everything that happens: the frames of both directions (without credentials),
-links, sessions, turns and calls, each with the monotonic time `t`, on the event loop; it must be quick.
+agents closed. `observer(event)` is told everything that happens, on the event loop; it must be quick. An event is
+`{"t": monotonic seconds, "event": name, "session": id or None, ...}` with one of these names:
+
+    link.open (peer)   link.lost (too_large)   link.close (code, reason)   fault (code, text)
+    message.in, message.out (message, without credentials, or the text that is none)   audio.in, audio.out (bytes)
+    session.connected   session.parked   session.closed
+    turn.state (turn, id, epoch, state)   turn.interrupted (turn, id, epoch, reason)   turn.heard (turn, heard)
+    call.sent (call, id, name)   call.settled (call, id, name, ok, code)   agent.error (code, message, recoverable)
 """
 
 from __future__ import annotations
@@ -32,13 +38,15 @@ from vrt_host.errors import AgentStartError, UsageError
 from vrt_host.links.base import Link
 from vrt_host.links.websocket import CLOSE_TIMEOUT_S, WRITE_LIMIT, WebSocketLink, quiet
 from vrt_host.runner import Alarm, Observer, Runner, printable
-from vrt_host.session import AudioFrame, Close, Hello, Limits, Message
+from vrt_host.session import AudioFrame, Close, Fault, Hello, Limits, Message
 
 log = logging.getLogger(__name__)
 
-READ_ON = 4
+READ_ON = 2
 """A message this many times larger than allowed is still read, so that it can be refused by name (decisions 7)."""
 HANDSHAKE_S = 10.0
+FAULTS_LOGGED = 20
+"""Lines that the faults of one link may fill in the log."""
 TOKENS_EVERY_S = 5.0
 """How often the tokens file is looked at, so that a revoked token ends the session it opened."""
 
@@ -99,10 +107,12 @@ class Host:
         """Open the port."""
         config = self.config
         options: dict[str, Any] = {"ssl_handshake_timeout": HANDSHAKE_S} if config.tls is not None else {}
+        # A name with two addresses would get two different ports from the system; only one can be told.
+        host = "127.0.0.1" if config.port == 0 and config.host.lower() == "localhost" else config.host
         try:
             return await serve_websockets(
                 self._on_link,
-                config.host or None,
+                host or None,
                 config.port,
                 ssl=config.tls,
                 create_connection=WebSocketLink,
@@ -230,9 +240,7 @@ class Host:
                 seat.runner = None
                 runner.session.close()
         if opened:
-            log.info(
-                "session %s: opened by %s from %s", runner.id[:8], _who(principal, hello), seat.link.peer
-            )
+            log.info("session %s: opened by %s from %s", runner.id[:8], _who(principal, hello), seat.peer)
             self._replace_older(runner)
 
     def _replace_older(self, runner: Runner) -> None:
@@ -269,12 +277,14 @@ class Seat:
         self._host = host
         self._loop = asyncio.get_running_loop()
         self.link = link
+        self.peer = link.peer
         self.runner: Runner | None = None
         self.connection = Connection(host.limits, self.now(), wake=self._wake)
         self._alarm = Alarm(self._loop, self.flush)
         self._scheduled = False
         self._flushing = False
         self._over = False
+        self._faults = 0
         self._observer = host.observer
         self._observe("link.open", peer=link.peer)
 
@@ -337,7 +347,7 @@ class Seat:
         try:
             self._flush()
         except Exception:
-            log.exception("a link from %s failed", self.link.peer)
+            log.exception("a link from %s failed", self.peer)
             self._end(1011, "internal error")
         finally:
             self._flushing = False
@@ -368,9 +378,17 @@ class Seat:
             elif isinstance(event, Hello):
                 self._host.open(self, event)
             else:
-                log.info("%s: %s: %s", self.link.peer, event.code, printable(event.text, 200))
-                self._observe("fault", code=event.code, text=event.text)
+                self._on_fault(event)
         return mine
+
+    def _on_fault(self, fault: Fault) -> None:
+        """Log what the peer did wrong, as long as it does not fill the log with it."""
+        self._faults += 1
+        if self._faults <= FAULTS_LOGGED:
+            log.info("%s: %s: %s", self.peer, fault.code, printable(fault.text, 200))
+            if self._faults == FAULTS_LOGGED:
+                log.info("%s: further faults of this link are not logged", self.peer)
+        self._observe("fault", code=fault.code, text=fault.text)
 
     def _send(self) -> None:
         link, connection = self.link, self.connection
@@ -386,9 +404,8 @@ class Seat:
         if closing is not None:
             self._observe("link.close", code=closing.code, reason=closing.reason)
             self._end(closing.code, closing.reason)
-            connection.receive_eof(
-                self.now()
-            )  # parks a session that is still bound: its link is as good as gone
+            # Parks a session that is still bound: its link is as good as gone.
+            connection.receive_eof(self.now())
 
     def _wake(self) -> None:
         if not self._scheduled and not self._flushing:

@@ -16,6 +16,7 @@ inside `tool_result`: an event that it emits there takes the end back, and it ha
 from __future__ import annotations
 
 import logging
+import re
 import uuid
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
@@ -33,6 +34,8 @@ from vrt_host.tools import DeclaredTools
 from vrt_host.turn import Truncation, Turn
 
 log = logging.getLogger(__name__)
+
+_CODE = re.compile(r"[A-Z0-9]+(_[A-Z0-9]+)*")
 
 Reason = Literal["speech", "user", "keyboard", "server"]
 """Why a response was interrupted; `server` stands for everything that is not the user's doing."""
@@ -447,9 +450,9 @@ class TurnManager:
     # --- when something is wrong
 
     def _silent_at(self) -> float:
-        """When the agent has been silent for too long; never while the user speaks, or something else is awaited."""
+        """When the agent has been silent for too long; never while a call is open or the end of a turn is awaited."""
         assert self._turn is not None
-        if self._turn.ended or self._turn.state == "listening" or self._calls:
+        if self._turn.ended or self._calls:
             return float("inf")
         return max(self._active, self.playout.due) + self.limits.agent_silence
 
@@ -467,6 +470,9 @@ class TurnManager:
             self._session.close(1011, "the agent failed")
 
     def _report(self, message: str, code: str, *, recoverable: bool) -> None:
+        code = (
+            code if _CODE.fullmatch(code) else "AGENT_ERROR"
+        )  # an adapter may pass on what its provider calls it
         message = message[:500]
         self._note("agent.error", code=code, message=message, recoverable=recoverable)
         self._session.error(code, message, recoverable)

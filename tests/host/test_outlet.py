@@ -2,7 +2,7 @@
 
 import json
 
-from vrt_host.outlet import Outlet
+from vrt_host.outlet import MAX_TEXT, Outlet
 from vrt_host.protocol import wire
 
 
@@ -15,13 +15,17 @@ class Device:
 
     def send(self, type_, /, **members):
         text = json.dumps({"type": type_, **members}, ensure_ascii=False)
-        if wire.size(text) > self.limit:
+        if self.limit is not None and wire.size(text) > self.limit:
             raise wire.TooLargeError("too large")
         self.taken.append(members)
         return True
 
     def room(self, type_, /, **members):
-        return self.limit - wire.size(json.dumps({"type": type_, **members}, ensure_ascii=False))
+        return (
+            None
+            if self.limit is None
+            else self.limit - wire.size(json.dumps({"type": type_, **members}, ensure_ascii=False))
+        )
 
 
 def build(part, last):
@@ -56,3 +60,11 @@ def test_cut_marks_what_it_shortens_and_fits_to_the_byte():
     (message,) = device.taken
     assert message["text"].rstrip("…") == "x" * (len(message["text"]) - 1)
     assert device.room("text", **message) >= 0
+
+
+def test_text_for_a_device_without_a_limit_is_split_too():
+    device = Device(None)
+    Outlet(device).split("text", "é" * 40_000, build)
+    assert len(device.taken) == 3
+    assert "".join(message["text"] for message in device.taken) == "é" * 40_000
+    assert all(len(message["text"].encode()) <= MAX_TEXT for message in device.taken)

@@ -14,7 +14,7 @@ from vrt_host.agents.echo import EchoAgent
 from vrt_host.auth import TokenFile
 from vrt_host.config import ServerConfig
 from vrt_host.errors import AgentStartError, UsageError
-from vrt_host.server import serve
+from vrt_host.server import FAULTS_LOGGED, serve
 from vrt_host.session import Limits
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -432,6 +432,19 @@ async def test_bad_frame_is_answered_and_stops_nothing(frame, code):
         assert (await client.until("text"))["text"] == "Echo: on"
 
 
+async def test_peer_cannot_fill_the_log_with_its_faults(caplog):
+    caplog.set_level(logging.INFO)
+    async with hosting() as host, host.client() as client:
+        await client.hello()
+        for number in range(50):
+            await client.raw(f"not json {number} \x1b[2J\n" + "x" * 5000)
+            await client.until("error")
+    lines = [record.getMessage() for record in caplog.records if "MALFORMED" in record.getMessage()]
+    assert len(lines) == FAULTS_LOGGED
+    assert max(map(len, lines)) < 300
+    assert all(line.isprintable() for line in lines)
+
+
 async def test_text_that_is_not_utf8_closes_with_1007_and_parks_the_session():
     async with hosting() as host, host.client() as client:
         await client.hello()
@@ -605,6 +618,25 @@ async def test_agent_that_raises_in_close_is_logged(caplog):
     assert "a bug in close" in caplog.text
 
 
+async def test_agent_that_answers_each_result_at_once_is_served_without_a_further_input():
+    class Chain(PlainAgent):
+        def user_text(self, text):
+            self.port.emit(TurnBegin("t"))
+            self.port.emit(Call("t", "0", "unknown", "{}"))
+
+        def tool_result(self, turn, result):
+            number = int(result.call) + 1
+            if number < 5:
+                self.port.emit(Call("t", str(number), "unknown", "{}"))
+            else:
+                self.port.emit(Text("t", "five times refused", final=True))
+
+    async with hosting(Chain) as host, host.client() as client:
+        await client.hello()
+        await client.send("text", text="go")
+        assert (await client.until("text"))["text"] == "five times refused"
+
+
 # --- HTTP
 
 
@@ -737,6 +769,11 @@ async def test_busy_port_is_one_line():
         port = busy.getsockname()[1]
         with pytest.raises(UsageError, match=rf"port {port} is in use.*--port"):
             await serve(ServerConfig(port=port), EchoAgent)
+
+
+async def test_any_free_port_of_localhost_is_the_one_that_is_told():
+    async with hosting(config=ServerConfig(host="localhost", port=0)) as host, host.client() as client:
+        await client.hello()
 
 
 async def test_address_of_another_machine_is_one_line():

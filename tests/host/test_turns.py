@@ -3,13 +3,17 @@
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from turn_stage import FRAME, FakeLink, Stage, call, only, speak, word
 from vrt_host.agents.base import (
     AgentError,
     Audio,
     AudioBegin,
     AudioEnd,
+    Call,
     CallBegin,
+    CallDelta,
     Heard,
     Text,
     Transcript,
@@ -109,6 +113,12 @@ def test_idle_waits_for_the_calls():
     assert [word(m) for m in messages] == ["thinking", "acting", "tool.call"]
     stage.say("tool.result", callId=messages[-1]["callId"], epoch=1, ok=True, output=None)
     assert stage.kinds() == ["idle"]
+
+
+def test_turn_that_waits_for_a_call_asks_for_no_tick_before_its_deadline():
+    stage = Stage()
+    stage.emit(TurnBegin("t"), call(), TurnEnd("t"))
+    assert stage.manager.deadline(stage.now) == 132.0
 
 
 def test_agent_may_go_on_in_an_ended_turn_from_inside_tool_result():
@@ -279,6 +289,12 @@ def test_error_of_the_agent_without_a_turn_leaves_the_turn_alone():
     stage = Stage()
     stage.emit(TurnBegin("t"), AgentError("hm", code="MODEL_SLOW"), TurnEnd("t"))
     assert stage.kinds() == ["thinking", "error", "idle"]
+
+
+def test_error_with_a_code_that_vrt_does_not_know_the_form_of_has_ours():
+    stage = Stage()
+    stage.emit(AgentError("hm", code="rate limit"))
+    assert only(stage.take(), "error")[0]["code"] == "AGENT_ERROR"
 
 
 def test_error_that_is_not_recoverable_ends_the_session():
@@ -555,13 +571,18 @@ def test_agent_that_falls_silent_is_given_up():
     assert stage.kinds() == ["error", "interrupted 1 server"]
 
 
-def test_agent_may_be_silent_while_the_user_speaks_or_a_call_is_open():
+def test_agent_may_be_silent_while_a_call_is_open():
     stage = Stage(agent_silence=2.0)
-    stage.emit(TurnBegin("t", "listening"))
-    stage.run_until(150)
-    stage.emit(TurnState("t", "thinking"), call())
-    stage.run_until(180)
+    stage.emit(TurnBegin("t"), call())
+    stage.run_until(130)
     assert "error" not in stage.kinds()
+
+
+def test_agent_that_never_stops_listening_is_given_up():
+    stage = Stage(agent_silence=30.0)
+    stage.emit(TurnBegin("t", "listening"))
+    stage.run_until(131)
+    assert stage.kinds() == ["listening", "error", "interrupted 1 server"]
 
 
 # --- the end
@@ -618,3 +639,144 @@ def test_audio_of_the_user_reaches_the_agent_unchanged():
     stage = Stage()
     stage.manager.audio(b"\x01\x02")
     assert stage.agent.take() == [("user_audio", b"\x01\x02")]
+
+
+# --- any order of events
+
+
+KEYS = st.sampled_from(["t1", "t2", "t3"])
+CALLS = st.sampled_from(["c1", "c2", "c3"])
+ITEMS = st.sampled_from(["i1", "i2"])
+AGENT_EVENTS = st.one_of(
+    st.builds(TurnBegin, KEYS, st.sampled_from(["listening", "thinking"])),
+    st.builds(TurnState, KEYS, st.sampled_from(["thinking", "acting", "speaking"])),
+    st.builds(TurnEnd, KEYS),
+    st.builds(Text, KEYS, st.text(max_size=5), st.booleans()),
+    st.builds(AudioBegin, KEYS, ITEMS),
+    st.builds(Audio, KEYS, ITEMS, st.binary(max_size=2000), st.booleans()),
+    st.builds(AudioEnd, KEYS, ITEMS),
+    st.builds(CallBegin, KEYS, CALLS, st.just("status")),
+    st.builds(CallDelta, KEYS, CALLS, st.text(max_size=5)),
+    st.builds(
+        Call,
+        KEYS,
+        CALLS,
+        st.sampled_from(["status", "lock", "nobody"]),
+        st.sampled_from(["{}", "{", '{"door":"back"}']),
+    ),
+    st.builds(AgentError, st.just("hm"), st.just(True), st.one_of(st.none(), KEYS)),
+)
+STEPS = st.one_of(
+    AGENT_EVENTS,
+    st.tuples(st.just("interrupt"), st.integers(0, 12)),
+    st.tuples(st.just("text"), st.text(max_size=3)),
+    st.tuples(st.just("playback"), st.integers(0, 900)),
+    st.tuples(st.just("result"), st.booleans()),
+    st.tuples(st.just("wait"), st.sampled_from([0.02, 0.3, 1.0, 8.0])),
+    st.tuples(st.just("cut"), st.just(None)),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(STEPS, max_size=40), st.booleans())
+def test_whatever_happens_the_rules_of_turns_hold(steps, streams):
+    stage = Stage({"capabilities": ["tool-stream-v1"]} if streams else None)
+    log, issued, items = [], [], []
+
+    def look():
+        for message in stage.take():
+            log.append(message)
+            if isinstance(message, dict) and message["type"] == "tool.call":
+                issued.append(message)
+            if isinstance(message, dict) and message["type"] == "audio.start":
+                items.append(message["itemId"])
+
+    for step in steps:
+        if not isinstance(step, tuple):
+            stage.emit(step)
+        elif step[0] == "interrupt":
+            stage.say("interrupt", epoch=step[1], reason="user")
+        elif step[0] == "text":
+            stage.say("text", text=step[1])
+        elif step[0] == "playback" and items:
+            stage.say("playback", itemId=items[-1], playedMs=step[1])
+        elif step[0] == "result" and issued:
+            done = issued.pop(0)
+            outcome = {"ok": True, "output": 1} if step[1] else {"ok": False, "code": "FAILED", "message": ""}
+            stage.say("tool.result", callId=done["callId"], epoch=done["epoch"], **outcome)
+        elif step[0] == "wait":
+            stage.run_until(stage.now + step[1])
+        elif step[0] == "cut":
+            look()
+            stage.park()
+            stage.run_until(stage.now + 0.5)
+            missed = stage.session.outbox.last
+            stage.connect(seen=log)
+            assert stage.session.outbox.last >= missed
+        look()
+    stage.run_until(stage.now + 1000)  # longer than any limit
+    look()
+
+    assert stage.manager.idle
+    assert stage.manager.deadline(stage.now) is None
+    check_rules(log)
+    told = [
+        (turn, result.call) for name, turn, result in (e for e in stage.agent.told if e[0] == "tool_result")
+    ]
+    assert len(told) == len(set(told))
+    called = {(step.turn, step.call) for step in steps if isinstance(step, Call)}
+    assert set(told) == called  # each call has exactly one result, whatever became of it
+    interrupted = [
+        message for message in log if isinstance(message, dict) and message["type"] == "interrupted"
+    ]
+    assert len(interrupted) == len([entry for entry in stage.agent.told if entry[0] == "interrupted"])
+    typed = [step[1] for step in steps if isinstance(step, tuple) and step[0] == "text"]
+    assert [entry[1] for entry in stage.agent.told if entry[0] == "user_text"] == typed
+
+
+def check_rules(log):
+    """What holds for every stream of server messages (§6, decisions 13, 15)."""
+    closed = epoch = 0
+    open_item = None
+    ids = set()
+    for message in log:
+        if isinstance(message, bytes):
+            assert open_item is not None
+            assert open_item > closed
+            continue
+        kind = message["type"]
+        if "epoch" in message:
+            assert message["epoch"] >= epoch or kind == "interrupted"
+            epoch = max(epoch, message["epoch"])
+        if kind == "ready":
+            open_item = None
+        elif kind == "interrupted":
+            assert message["epoch"] > closed
+            closed = message["epoch"]
+        elif kind == "audio.start":
+            assert message["epoch"] > closed
+            assert message["itemId"] not in ids
+            ids.add(message["itemId"])
+            open_item = message["epoch"]
+        elif kind in ("turn.state", "text", "tool.call", "tool.call.delta"):
+            assert message["epoch"] > closed
+            if message.get("state") == "idle":
+                closed = max(closed, message["epoch"])  # nothing more of it
+    numbers = [message["seq"] for message in log if isinstance(message, dict) and message["seq"]]
+    assert numbers == list(range(1, len(numbers) + 1))
+    check_streams(
+        [message for message in log if isinstance(message, dict) and message["type"] == "tool.stream"]
+    )
+
+
+def check_streams(messages):
+    """The lifecycle of §7.5."""
+    phases = {}
+    for message in messages:
+        phases.setdefault(message["callId"], []).append(message["phase"])
+    for seen in phases.values():
+        assert seen[0] == "start"
+        assert seen[-1] in ("settled", "cancelled", "failed")
+        middle = seen[1:-1]
+        assert middle == sorted(middle, key=["arguments-delta", "arguments-complete"].index)
+        assert middle.count("arguments-complete") <= 1

@@ -126,12 +126,16 @@ class Stage:
             State.CLOSED: self.manager.close,
         }[state](self.now)
 
-    def connect(self):
+    def connect(self, seen=None):
+        """A new link. `seen`: take in what follows as well, after the last of these messages."""
         resume = None if self.link is None else self.session.outbox.last
+        if seen is not None:
+            resume = max((message["seq"] for message in seen if isinstance(message, dict)), default=0)
         self.link = FakeLink()
         assert self.session.bind(self.link, resume, self.now)
         self.tick()
-        self.take()
+        if seen is None:
+            self.take()
 
     def park(self):
         self.session.park(self.now)
