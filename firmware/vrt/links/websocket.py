@@ -223,8 +223,8 @@ class WebSocket:
     def _read_close(self, n):
         # 5.5.1: the code is answered with itself, an empty payload with an empty one.
         ctl = self._ctl
-        code = ctl[0] << 8 | ctl[1] if n >= 2 else 1005
-        if n == 1 or (n and not valid_close_code(code)):
+        code = ctl[0] << 8 | ctl[1] if n > 1 else 1005  # which nobody may send
+        if n and not valid_close_code(code):
             self._fail(1002)
         elif n and utf8(ctl, 2, n, 0):
             self._fail(1007)

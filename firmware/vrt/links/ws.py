@@ -9,8 +9,7 @@ from errno import ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EINPROGRESS, ENOMEM, E
 
 from micropython import const
 
-from vrt.errors import ConfigError
-from vrt.links import AUDIO, CLOSED, NONE, OPEN, TEXT
+from vrt.links import AUDIO, CLOSED, NONE, OPEN, TEXT, tls
 from vrt.links.url import parse
 from vrt.links.websocket import WebSocket
 from vrt.ticks import diff
@@ -33,41 +32,17 @@ _WORDS = {
     ENOMEM: "memory",
     ETIMEDOUT: "timeout",
     32: "reset",  # EPIPE, which errno does not name
-    _UNTRUSTED: "tls: certificate not trusted",
     -0x7F00: "memory",  # MBEDTLS_ERR_SSL_ALLOC_FAILED
 }
 
 
-def tls_context(ca):
-    # A context that verifies the server, always. ca: certificates to trust, PEM text or PEM or DER bytes; None:
-    # those that the port brings, if it does.
-    try:
-        import ssl  # noqa: PLC0415  (it costs memory and not every build has it)
-    except ImportError:
-        raise ConfigError("this MicroPython has no TLS: use a ws:// url, or a build with ssl") from None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.verify_mode = ssl.CERT_REQUIRED
-    if ca:
-        try:
-            context.load_verify_locations(cadata=ca.encode() if isinstance(ca, str) else bytes(ca))
-        except (ValueError, OSError):
-            raise ConfigError("ca must be a certificate in PEM or DER form") from None
-    elif hasattr(context, "load_default_certs"):
-        context.load_default_certs()
-    else:
-        raise ConfigError(
-            "a wss:// url needs ca here: the certificate (PEM or DER) of who signed the server's"
-        )
-    return context
-
-
 class WebSocketLink:
     # rx_bytes, tx_bytes: the largest message either way; a larger one from the host is counted in `dropped`.
-    # ca: see tls_context. The ticks given to open and poll are milliseconds, see vrt.ticks.
+    # ca: see tls.py. The ticks given to open and poll are milliseconds, see vrt.ticks.
     def __init__(self, url, rx_bytes=4096, tx_bytes=4096, *, ca=None, chunk_bytes=512):
-        tls, self._host, self._port, self.path, self._header = parse(url)
+        secure, self._host, self._port, self.path, self._header = parse(url)
         self._ws = WebSocket(rx_bytes, tx_bytes, chunk_bytes)
-        self._tls = tls_context(ca) if tls else None
+        self._tls = tls.context(ca) if secure else None
         self.rx = self._ws.rx
         self.n = 0
         self.sock = None
@@ -129,7 +104,7 @@ class WebSocketLink:
                     return event
                 if event and self._handle(event):
                     return event
-        except OSError as error:
+        except (OSError, ValueError) as error:
             self._end(self._word(error))
         except MemoryError:
             self._end("memory")
@@ -156,7 +131,7 @@ class WebSocketLink:
             if done != length:
                 ws.keep(length, done or 0)
                 self.writable = False
-        except OSError as error:
+        except (OSError, ValueError) as error:
             self._cannot_send(error)
         return True
 
@@ -214,6 +189,7 @@ class WebSocketLink:
             self.sock = self._tls.wrap_socket(sock, server_hostname=self._host, do_handshake_on_connect=False)
         self._ws.start(self._header, self.path, os.urandom(20))
         self._stage = _RUNNING
+        self._flush()
 
     # Running
 
@@ -221,7 +197,7 @@ class WebSocketLink:
         # True: the caller hears of it.
         if event == OPEN:
             self._limit = 0
-            self.writable = True
+            self.writable = self._ws.writable()
             return True
         if event == CLOSED:
             self._end("refused")
@@ -250,7 +226,7 @@ class WebSocketLink:
                     break
                 ws.sent(n)
                 self._moved = self._now
-        except OSError as error:
+        except (OSError, ValueError) as error:
             self._cannot_send(error)
         self.writable = ws.writable()
 
@@ -283,11 +259,12 @@ class WebSocketLink:
             self.sock = None
 
     def _word(self, error):
+        if isinstance(error, ValueError) or error.errno == _UNTRUSTED:  # newer MicroPython says what is wrong
+            if time.gmtime()[0] < 2025:
+                return "tls: the clock is not set"
+            return "tls: " + (
+                str(error).strip() if isinstance(error, ValueError) else "certificate not trusted"
+            )
         number = error.errno
-        word = _WORDS.get(number)
-        if number == _UNTRUSTED and time.gmtime()[0] < 2025:
-            word = "tls: the clock is not set"
-        elif word is None:
-            # mbedTLS numbers its errors below those of the system.
-            word = "tls" if self._tls and isinstance(number, int) and number < -255 else f"error {number}"
-        return word
+        # mbedTLS numbers its errors below those of the system.
+        return _WORDS.get(number) or ("tls" if self._tls and number and number < -255 else f"error {number}")

@@ -1,0 +1,745 @@
+# The WebSocket link: on fake sockets that take and give what they like, and on MicroPython on real ones.
+import errno
+import sys
+import time
+
+import micropython
+from certificates import AUTHORITY, KEY, SERVER, STRANGER, der
+from peer import ANSWER, BINARY, CLOSE, ENTROPY, PING, PONG, TEXT, Dice, close, frame, unmask
+from support import SkipTest, raises
+from vrt.errors import ConfigError, ProtocolError
+from vrt.links import AUDIO, CLOSED, NONE, OPEN, ws
+from vrt.links import TEXT as TEXT_EVENT
+from vrt.links.ws import WebSocketLink
+
+ON_MICROPYTHON = sys.implementation.name == "micropython"
+REAL = {"socket": ws.socket, "select": ws.select, "os": ws.os}
+
+
+class FakeSocket:
+    # MicroPython's non-blocking stream: None is "later", reads go on until there is no more. `give` and `take` say how
+    # much the next call may move: a number, None for "later", or an error to raise.
+    def __init__(self, connects=errno.EINPROGRESS, ready=4):
+        self.connects = connects
+        self.ready = ready
+        self.inbox = b""
+        self.wrote = b""
+        self.ended = False
+        self.options = []
+        self.closed = False
+        self.give = lambda: 1000000
+        self.take = lambda: 1000000
+
+    def setblocking(self, on):
+        self.options.append(("blocking", on))
+
+    def setsockopt(self, *option):
+        self.options.append(option)
+
+    def connect(self, address):
+        self.address = address
+        if self.connects:
+            raise OSError(self.connects, "")
+
+    def readinto(self, buf, n):
+        assert not self.closed
+        assert n > 0
+        at = 0
+        while at < min(n, len(buf)):
+            given = self.give()
+            if isinstance(given, OSError):
+                raise given
+            if given is None or (not self.inbox and not self.ended):
+                return at or None
+            given = min(given, n - at, len(self.inbox), len(buf) - at)
+            if given == 0:
+                break
+            buf[at : at + given] = self.inbox[:given]
+            self.inbox = self.inbox[given:]
+            at += given
+        return at
+
+    def write(self, buf, at, n):
+        assert not self.closed
+        assert n > 0, "an empty write"
+        taken = self.take()
+        if isinstance(taken, OSError):
+            raise taken
+        if taken is None:
+            return None
+        taken = min(taken, n)
+        self.wrote += bytes(buf[at : at + taken])
+        return taken
+
+    def close(self):
+        assert not self.closed
+        self.closed = True
+
+
+class FakeNet:
+    # Stands for the modules socket, select and os.
+    SOCK_STREAM = 1
+    POLLOUT, POLLERR, POLLHUP = 4, 8, 16
+
+    def __init__(self, *sockets):
+        self.sockets = list(sockets)
+        self.addresses = [(2, 1, 6, "", index) for index in range(len(sockets))]
+        self.made = []
+
+    def getaddrinfo(self, host, port, *_):
+        if not self.addresses:
+            raise OSError(-2)
+        self.asked = (host, port)
+        return self.addresses
+
+    def socket(self, *_):
+        made = self.sockets.pop(0)
+        if isinstance(made, OSError):
+            raise made
+        self.made.append(made)
+        return made
+
+    def poll(self, _=None):
+        if _ is None:
+            return self
+        return [(self.polled, self.polled.ready)] if self.polled.ready else []
+
+    def register(self, sock, events):
+        assert events == self.POLLOUT
+        self.polled = sock
+
+    def urandom(self, n):
+        return ENTROPY[:n]
+
+
+def link_on(*sockets, **sizes):
+    # A link whose next connections are these sockets.
+    net = FakeNet(*sockets)
+    ws.socket = ws.select = ws.os = net
+    return WebSocketLink("ws://host:81/path", **sizes), net
+
+
+def on_the_real_net():
+    if not ON_MICROPYTHON:
+        raise SkipTest("no MicroPython socket")
+    ws.socket, ws.select, ws.os = REAL["socket"], REAL["select"], REAL["os"]
+
+
+def opened(now=1000, **sizes):
+    sock = FakeSocket()
+    link, _ = link_on(sock, **sizes)
+    link.open(now)
+    sock.inbox = ANSWER
+    assert not link.writable
+    assert link.poll(now) == OPEN
+    assert link.writable
+    sock.wrote = b""
+    return link, sock
+
+
+def ended(link, now):
+    # What the link says at its end.
+    assert link.poll(now) == CLOSED
+    assert link.sock is None
+    assert not link.writable
+    assert link.poll(now) == NONE
+    return link.close_code, link.close_reason
+
+
+# Connecting
+
+
+def test_link_connects():
+    sock = FakeSocket(ready=0)
+    link, net = link_on(sock)
+    link.open(5)
+    assert link.sock is sock
+    assert sock.options == [("blocking", False), (6, 1, 1)], "no Nagle"
+    assert net.asked == ("host", 81)
+    assert link.poll(6) == NONE
+    assert sock.wrote == b""
+    sock.ready = 4
+    assert link.poll(7) == NONE
+    assert sock.wrote.startswith(b"GET /path HTTP/1.1\r\nHost: host:81\r\n")
+    assert not link.send_text(b"early", 5)
+    sock.inbox = ANSWER + frame(TEXT, b"at once")
+    assert link.poll(8) == OPEN
+    assert link.unread()
+    assert link.poll(9) == TEXT_EVENT
+    assert link.rx[: link.n] == b"at once"
+    assert not link.unread()
+    assert link.last_rx == 8
+
+
+def test_link_connects_to_the_first_address_that_answers():
+    refuses = FakeSocket(errno.ECONNREFUSED)
+    fails = FakeSocket(ready=4 | 8 | 16)
+    fails.give = lambda: OSError(errno.ETIMEDOUT, "")
+    works = FakeSocket(0)
+    link, _ = link_on(refuses, fails, OSError(24, ""), works)
+    link.open(0)
+    for now in range(4):
+        assert link.poll(now) == NONE
+    assert link.sock is works
+    assert works.wrote
+    assert refuses.closed
+    assert fails.closed
+
+
+def test_link_says_why_it_cannot_connect():
+    for number, word in (
+        (errno.ECONNREFUSED, "refused"),
+        (errno.EHOSTUNREACH, "unreachable"),
+        (errno.ETIMEDOUT, "timeout"),
+        (errno.ENOMEM, "memory"),
+        (12345, "error 12345"),
+    ):
+        link, _ = link_on(FakeSocket(number))
+        link.open(0)
+        assert ended(link, 1) == (1006, word)
+        sock = FakeSocket(ready=8)
+        sock.give = lambda number=number: OSError(number, "")
+        link, _ = link_on(sock)
+        link.open(0)
+        assert ended(link, 1) == (1006, word)
+        assert sock.closed
+    link, _ = link_on()
+    link.open(0)
+    assert ended(link, 1) == (1006, "dns")
+
+
+def test_link_gives_up_connecting():
+    for ready in (0, 4):  # no connection, and no answer to the upgrade
+        link, _ = link_on(FakeSocket(ready=ready))
+        link.open(0x3FFFFFFF - 100)  # the ticks turn over
+        for later in (0, 14999):
+            assert link.poll((0x3FFFFFFF - 100 + later) & 0x3FFFFFFF) == NONE
+        assert ended(link, (0x3FFFFFFF - 100 + 15000) & 0x3FFFFFFF) == (1006, "timeout")
+
+
+def test_link_reports_a_refused_upgrade():
+    sock = FakeSocket()
+    link, _ = link_on(sock)
+    link.open(0)
+    sock.inbox = b"HTTP/1.1 401 Unauthorized\r\nServer: x\r\n\r\nno"
+    assert ended(link, 1) == (1006, "http 401")
+    assert sock.closed
+
+
+def test_link_is_closed_while_it_connects():
+    for ready in (0, 4):
+        sock = FakeSocket(ready=ready)
+        link, _ = link_on(sock)
+        link.open(0)
+        link.poll(1)
+        link.close(1000)
+        assert sock.closed
+        assert ended(link, 2) == (1006, "closed")
+
+
+def test_link_opens_again():
+    first, second = FakeSocket(), FakeSocket()
+    link, net = link_on(first, second)
+    for sock in (first, second):
+        net.addresses = [(2, 1, 6, "", 0)]
+        link.open(0)
+        sock.inbox = ANSWER + frame(TEXT, b"half")[: 3 if sock is first else 9]
+        assert link.poll(1) == OPEN
+        if sock is first:
+            assert link.poll(2) == NONE
+            sock.ended = True
+            assert ended(link, 3) == (1006, "eof")
+    assert link.poll(4) == TEXT_EVENT
+    assert (link.close_code, link.close_reason) == (0, "")
+
+
+def test_link_opened_while_open_drops_the_old_connection():
+    link, sock = opened()
+    net = ws.socket
+    again = FakeSocket()
+    net.sockets.append(again)
+    link.open(2000)
+    assert sock.closed
+    assert not link.writable
+    assert not link.send_audio(b"x", 1)
+    again.inbox = ANSWER
+    assert link.poll(2001) == OPEN
+
+
+# Messages
+
+
+def test_link_moves_messages_byte_by_byte():
+    def one_and_none():
+        turns = [1, None]
+
+        def turn():
+            turns.reverse()
+            return turns[1]
+
+        return turn
+
+    sock = FakeSocket()
+    sock.give = one_and_none()
+    sock.take = one_and_none()
+    link, _ = link_on(sock)
+    link.open(0)
+    for now in range(1000):
+        assert link.poll(now) == NONE
+    sock.inbox = (
+        ANSWER + frame(TEXT, "\u20ac".encode()) + frame(BINARY, bytes(200)) + frame(PING, b"p") + frame(TEXT)
+    )
+    events = []
+    sent = 0
+    for now in range(1000, 4000):
+        event = link.poll(now)
+        if event in (TEXT_EVENT, AUDIO):
+            events.append((event, bytes(link.rx[: link.n])))
+        elif event:
+            events.append(event)
+        if sent < 3 and link.writable:
+            assert link.send_text(b"m%d" % sent, 2)
+            sent += 1
+    assert events == [OPEN, (TEXT_EVENT, "\u20ac".encode()), (AUDIO, bytes(200)), (TEXT_EVENT, b"")]
+    _, _, frames = sock.wrote.partition(b"\r\n\r\n")
+    assert sorted(unmask(frames)) == [(TEXT, b"m0"), (TEXT, b"m1"), (TEXT, b"m2"), (PONG, b"p")]
+
+
+def test_link_keeps_every_message_whole_over_any_socket():
+    for seed in range(25):
+        dice = Dice(seed)
+        link, sock = opened(rx_bytes=800, tx_bytes=800)
+        sock.give = lambda dice=dice: (None, 1, 2, 7, 700)[dice.roll(5)]
+        sock.take = lambda dice=dice: (None, 0, 1, 3, 100, 700)[dice.roll(6)]
+        sent, heard, sends, pings = [], [], [], []
+        for now in range(1000, 1600):
+            kind = dice.roll(8)
+            payload = dice.bytes(dice.roll(300))
+            if kind == 0:
+                sent.append((AUDIO, payload))
+                sock.inbox += frame(BINARY, payload)
+            elif kind == 1:
+                pings.append(payload[:125])
+                sock.inbox += frame(PING, payload[:125])
+            elif kind < 4:
+                free = link.writable
+                taken = link.send_audio(payload, len(payload))
+                assert taken or not free, "writable and not taken"
+                if taken:
+                    sends.append((BINARY, payload))
+            event = link.poll(now)
+            assert event in (NONE, AUDIO)
+            if event:
+                heard.append((event, bytes(link.rx[: link.n])))
+        sock.give = sock.take = lambda: 1000
+        for now in range(1600, 1900):
+            if link.poll(now):
+                heard.append((AUDIO, bytes(link.rx[: link.n])))
+        assert heard == sent
+        frames = unmask(sock.wrote)
+        assert [one for one in frames if one[0] == BINARY] == sends
+        pongs = [payload for first, payload in frames if first == PONG]
+        assert pongs[-1] == pings[-1]
+        for pong in pongs:  # each answers one ping, in their order
+            pings = pings[pings.index(pong) + 1 :]
+
+
+def test_link_writes_a_frame_at_once():
+    link, sock = opened()
+    writes = []
+    sock.take = lambda: writes.append(1) or 1000000
+    for message, send in ((b"t" * 300, link.send_text), (b"a" * 165, link.send_audio)):
+        assert send(message, len(message))
+    assert len(writes) == 2
+    assert unmask(sock.wrote) == [(TEXT, b"t" * 300), (BINARY, b"a" * 165)]
+
+
+def test_link_answers_a_ping_before_more_audio():
+    link, sock = opened()
+    takes = [50]
+    sock.take = lambda: takes.pop() if takes else None
+    assert link.send_audio(bytes(165), 165)
+    assert not link.writable
+    sock.inbox = frame(PING, b"alive?")
+    assert link.poll(1001) == NONE
+    assert not link.send_audio(bytes(165), 165)
+    sock.take = lambda: 1000
+    assert link.send_audio(b"next", 4)
+    assert unmask(sock.wrote) == [(BINARY, bytes(165)), (PONG, b"alive?"), (BINARY, b"next")]
+
+
+def test_link_answers_every_ping_of_one_read():
+    link, sock = opened()
+    sock.inbox = b"".join([frame(PING, b"%d" % number) for number in range(10)]) + frame(TEXT, b"end")
+    events = [link.poll(1001) for _ in range(3)]
+    assert events[-1] == NONE
+    assert TEXT_EVENT in events
+    assert unmask(sock.wrote) == [(PONG, b"%d" % number) for number in range(10)]
+
+
+def test_link_counts_what_does_not_fit():
+    link, sock = opened(rx_bytes=300)
+    sock.inbox = frame(BINARY, bytes(301)) + frame(BINARY, b"fits")
+    while not link.poll(1001):
+        pass
+    assert bytes(link.rx[: link.n]) == b"fits"
+    assert link.dropped == 1
+    raises(ProtocolError, link.send_text, bytes(5000), 5000)
+
+
+def test_link_lets_go_of_the_loop_in_a_flood():
+    link, sock = opened()
+    sock.inbox = frame(BINARY, bytes(20000))
+    assert link.poll(1001) == NONE
+    assert sock.inbox, "one poll must not swallow everything"
+    for now in range(1002, 1100):
+        link.poll(now)
+    assert not sock.inbox
+
+
+def test_link_never_says_none_with_bytes_unread():
+    for seed in range(20):
+        dice = Dice(seed)
+        link, sock = opened(rx_bytes=200, chunk_bytes=64)
+        stream = b""
+        while len(stream) < 3000:
+            kind = dice.roll(4)
+            stream += frame((PING, PONG, BINARY, BINARY)[kind], bytes(dice.roll(20) if kind < 3 else 201))
+        sock.inbox = stream
+        for now in range(1001, 1300):
+            if link.poll(now) == NONE:
+                assert not link.unread()
+        assert not sock.inbox
+
+
+# Ending
+
+
+def test_link_closes():
+    link, sock = opened()
+    link.close(1000)
+    assert unmask(sock.wrote) == [(CLOSE, b"\x03\xe8")]
+    assert not link.writable
+    assert not link.send_text(b"x", 1)
+    assert link.poll(1001) == NONE
+    sock.inbox = frame(TEXT, b"late") + close(1000)
+    assert link.poll(1002) == NONE
+    sock.ended = True
+    assert ended(link, 1003) == (1000, "closed")
+    link.close(1000)
+    raises(ProtocolError, link.close, 1005)
+
+
+def test_link_does_not_wait_for_ever_to_close():
+    link, sock = opened()
+    link.close(4000)
+    assert link.poll(2999) == NONE
+    assert ended(link, 3000) == (1006, "timeout")
+    link, sock = opened()
+    sock.inbox = close(1001, b"going")  # the host closes and never ends the stream
+    assert link.poll(1000) == NONE
+    assert link.poll(2999) == NONE
+    assert ended(link, 3000) == (1001, "going")
+
+
+def test_link_is_closed_by_the_host():
+    link, sock = opened()
+    sock.inbox = frame(TEXT, b"last") + close(4401, b"who?")
+    assert link.poll(1001) == TEXT_EVENT
+    assert link.poll(1002) == NONE
+    assert unmask(sock.wrote) == [(CLOSE, b"\x11\x31")]
+    sock.ended = True
+    assert ended(link, 1003) == (4401, "who?")
+
+
+def test_link_fails_a_host_that_breaks_the_protocol():
+    link, sock = opened()
+    sock.inbox = b"\xff\x00" + frame(TEXT, b"x")
+    assert link.poll(1001) == NONE
+    assert unmask(sock.wrote) == [(CLOSE, b"\x03\xea")]
+    sock.inbox = bytes(3000)
+    assert link.poll(1002) == NONE
+    sock.ended = True
+    for now in range(1003, 1010):
+        if link.poll(now):
+            break
+    assert (link.close_code, link.close_reason) == (1002, "protocol error")
+
+
+def test_link_loses_the_connection():
+    link, sock = opened()
+    sock.ended = True
+    assert ended(link, 1001) == (1006, "eof")
+    assert sock.closed
+    link, sock = opened()
+    sock.give = lambda: OSError(errno.ECONNRESET, "")
+    assert ended(link, 1001) == (1006, "reset")
+
+
+def test_link_reads_on_when_it_cannot_write():
+    # The host refused the session and closed; audio on its way there met a reset. Why must not get lost with it.
+    link, sock = opened()
+    sock.inbox = frame(TEXT, b"UNAUTHORIZED") + close(4401)
+    sock.take = lambda: OSError(32, "")
+    reset = OSError(errno.ECONNRESET, "")
+    sock.give = lambda: 1000 if sock.inbox else reset
+    assert link.send_audio(bytes(165), 165)
+    assert not link.writable
+    assert not link.send_audio(bytes(165), 165)
+    assert link.poll(1001) == TEXT_EVENT
+    assert bytes(link.rx[: link.n]) == b"UNAUTHORIZED"
+    assert ended(link, 1002) == (4401, "closed")
+    link, sock = opened()
+    sock.take = lambda: OSError(32, "")
+    assert link.send_audio(bytes(165), 165)
+    assert link.poll(1001) == NONE
+    assert link.poll(2999) == NONE
+    assert ended(link, 3000) == (1006, "reset")
+
+
+def test_link_gives_up_a_peer_that_takes_nothing():
+    link, sock = opened()
+    sock.take = lambda: None
+    link.poll(20000)
+    assert link.send_audio(bytes(165), 165)
+    assert link.poll(20001) == NONE
+    assert link.poll(29999) == NONE
+    takes = [None, 1]
+    sock.take = lambda: takes.pop() if takes else None  # a byte is progress
+    assert not link.send_audio(b"x", 1)
+    assert link.poll(30001) == NONE
+    assert link.poll(39998) == NONE
+    assert ended(link, 39999) == (1006, "timeout")
+
+
+def test_link_gives_up_a_peer_that_pings_and_takes_nothing():
+    link, sock = opened()
+    sock.take = lambda: None
+    assert link.poll(19999) == NONE
+    for now in range(20000, 30000, 1000):
+        sock.inbox = frame(PING, b"x")
+        assert link.poll(now) == NONE
+    assert ended(link, 30000) == (1006, "timeout")
+
+
+# TLS
+
+
+def test_link_over_tls_needs_someone_to_trust():
+    for bad in (b"x", "text", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"):
+        assert "PEM or DER" in str(raises(ConfigError, WebSocketLink, "wss://host", ca=bad))
+    if ON_MICROPYTHON:  # this port brings no certificates
+        assert "needs ca" in str(raises(ConfigError, WebSocketLink, "wss://host"))
+    for ca in (AUTHORITY, AUTHORITY.encode(), bytearray(der(AUTHORITY)), STRANGER + AUTHORITY):
+        WebSocketLink("wss://host", ca=ca)
+
+
+def listen():
+    # A listening socket and its port.
+    socket = REAL["socket"]
+    for port in range(20000 + time.ticks_us() % 20000, 60000):
+        sock = socket.socket()
+        sock.setsockopt(1, 2, 1)  # SO_REUSEADDR
+        sock.setsockopt(1, 8, 4096)  # SO_RCVBUF
+        try:
+            sock.bind(socket.getaddrinfo("127.0.0.1", port)[0][-1])
+            sock.listen(1)
+        except OSError:
+            sock.close()
+            continue
+        return sock, port
+    raise AssertionError("no free port")
+
+
+def until(link, *events):
+    # Polls until one of the events comes.
+    poll = REAL["select"].poll()
+    for _ in range(500):
+        event = link.poll(time.ticks_ms())
+        if event in events:
+            return event
+        if link.sock and not link.unread():
+            poll.register(link.sock, 1)
+            poll.poll(10)
+            poll.unregister(link.sock)
+    raise AssertionError("no such event")
+
+
+class Host:
+    # The other end of a link on this machine, in the same thread.
+    def __init__(self, link, listening, key=None, certificate=None):
+        self.link = link
+        link.open(time.ticks_ms())
+        self.sock, _ = listening.accept()
+        listening.close()
+        self.sock.setblocking(False)
+        if key:
+            import ssl  # noqa: PLC0415  (MicroPython's, where there is one)
+
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate, key)
+            self.sock = context.wrap_socket(self.sock, server_side=True, do_handshake_on_connect=False)
+        self.got = b""
+
+    def read(self, n):
+        # At least n bytes, while the link goes on.
+        for _ in range(2000):
+            self.got += self.sock.read(4096) or b""
+            if len(self.got) >= n:
+                return self.got
+            event = self.link.poll(time.ticks_ms())
+            assert event != CLOSED, self.link.close_reason
+            time.sleep_us(100)
+        raise AssertionError("too few bytes")
+
+    def upgrade(self):
+        # Up to OPEN.
+        for _ in range(20000):
+            self.got += self.sock.read(4096) or b""
+            if self.got.endswith(b"\r\n\r\n"):
+                break
+            assert self.link.poll(time.ticks_ms()) == NONE, self.link.close_reason
+        self.sock.write(ANSWER)
+        assert until(self.link, OPEN, CLOSED) == OPEN
+        self.got = b""
+
+
+def fixed_key():
+    # os.urandom that makes the key of ANSWER.
+    ws.os = FakeNet()
+
+
+def test_link_on_a_real_socket():
+    on_the_real_net()
+    fixed_key()
+    listening, port = listen()
+    link = WebSocketLink(f"ws://127.0.0.1:{port}/")
+    host = Host(link, listening)
+    host.upgrade()
+    assert link.send_text(b"hello", 5)
+    assert unmask(host.read(11)) == [(TEXT, b"hello")]
+    host.sock.write(frame(TEXT, b"hi") + frame(PING, b"p"))
+    assert until(link, TEXT_EVENT) == TEXT_EVENT
+    host.got = b""
+    assert unmask(host.read(7)) == [(PONG, b"p")]
+    big = bytes(4000)
+    link.sock.setsockopt(1, 7, 4096)  # SO_SNDBUF
+    sends = 0
+    while link.writable:
+        assert link.send_audio(big, 4000)
+        sends += 1
+    assert not link.send_audio(big, 4000)
+    host.got = b""
+    assert unmask(host.read(sends * 4008)) == [(BINARY, big)] * sends
+    host.sock.write(close(1000, b"bye"))
+    assert link.poll(time.ticks_ms()) == NONE
+    host.sock.close()
+    assert until(link, CLOSED) == CLOSED
+    assert (link.close_code, link.close_reason) == (1000, "bye")
+
+
+def test_link_refused_by_a_real_socket():
+    on_the_real_net()
+    listening, port = listen()
+    listening.close()
+    link = WebSocketLink(f"ws://127.0.0.1:{port}/")
+    link.open(time.ticks_ms())
+    assert until(link, CLOSED) == CLOSED
+    assert (link.close_code, link.close_reason) == (1006, "refused")
+    link = WebSocketLink("ws://nobody.invalid/")
+    link.open(time.ticks_ms())
+    assert until(link, CLOSED) == CLOSED
+    assert link.close_reason == "dns"
+
+
+def locked_frames(host):
+    # 100 audio frames each way with the heap locked.
+    link = host.link
+    down = frame(BINARY, bytes(165))
+    up = bytearray(165)
+    poll = link.poll
+    send = link.send_audio
+    ticks = time.ticks_ms
+    bucket = bytearray(173)
+    micropython.heap_lock()
+    try:
+        for _ in range(100):
+            host.sock.write(down)
+            while poll(ticks()) != AUDIO:
+                pass
+            assert send(up, 165)
+            left = 173
+            while left:
+                left -= host.sock.readinto(bucket, left) or 0
+    finally:
+        micropython.heap_unlock()
+
+
+def test_link_allocates_nothing_for_a_frame():
+    on_the_real_net()
+    fixed_key()
+    listening, port = listen()
+    host = Host(WebSocketLink(f"ws://127.0.0.1:{port}/"), listening)
+    host.upgrade()
+    locked_frames(host)
+
+
+def tls_host(ca, name="localhost"):
+    on_the_real_net()
+    fixed_key()
+    listening, port = listen()
+    link = WebSocketLink(f"wss://{name}:{port}/", ca=ca)
+    return Host(link, listening, der(KEY), der(SERVER))
+
+
+def test_link_over_tls_opens_and_allocates_nothing_for_a_frame():
+    host = tls_host(AUTHORITY)
+    host.upgrade()
+    assert host.link.send_text(b"secret", 6)
+    assert unmask(host.read(12)) == [(TEXT, b"secret")]
+    host.sock.write(frame(TEXT, b"one") + frame(TEXT, b"two"))
+    for _ in range(2):
+        assert until(host.link, TEXT_EVENT) == TEXT_EVENT
+    locked_frames(host)
+    host.sock.close()
+    assert until(host.link, CLOSED) == CLOSED
+
+
+def distrusts(host):
+    for _ in range(2000):
+        try:  # noqa: SIM105  (MicroPython has no contextlib)
+            host.sock.read(100)
+        except OSError:  # the link's alert
+            pass
+        if host.link.poll(time.ticks_ms()) == CLOSED:
+            assert host.link.close_code == 1006
+            return host.link.close_reason
+        time.sleep_us(100)
+    raise AssertionError("the link trusts a stranger")
+
+
+def test_link_over_tls_trusts_no_stranger():
+    assert "not correctly signed" in distrusts(tls_host(STRANGER))
+    assert "does not match" in distrusts(tls_host(AUTHORITY, "127.0.0.1"))
+
+
+def test_link_over_tls_names_an_unset_clock():
+    host = tls_host(STRANGER)
+
+    class Clock:
+        def gmtime(self):
+            return (2000, 1, 1, 0, 0, 0, 5, 1)
+
+    ws.time = Clock()
+    try:
+        assert distrusts(host) == "tls: the clock is not set"
+    finally:
+        ws.time = time
+
+
+def test_link_over_tls_meets_a_host_without_it():
+    on_the_real_net()
+    listening, port = listen()
+    host = Host(WebSocketLink(f"wss://localhost:{port}/", ca=AUTHORITY), listening)
+    host.sock.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    assert distrusts(host) == "tls"
