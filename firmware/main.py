@@ -1,5 +1,6 @@
 # Starts the device. Before it does, there is time to stop it: with Ctrl-C, or the button held.
 # ruff: noqa: PLC0415  (nothing is imported before it is known that this runtime can run it)
+import gc
 import sys
 import time
 
@@ -30,13 +31,17 @@ def stopped(board, wait_ms):
 
 def start(board):
     # The device, or None when it was stopped.
-    from vrt.config import checked
+    from vrt.config import buffer_bytes, checked
 
     config = checked(board.config(), board.DESCRIPTION["duplex"])
     if stopped(board, config["safe_boot_ms"]):
         return None
+    # Room for the large buffers, kept free in one piece while the code comes in around it.
+    room = bytearray(buffer_bytes(config))
     from vrt.build import build
 
+    del room
+    gc.collect()
     return build(board, config)
 
 

@@ -1,8 +1,11 @@
 # The device's settings: what is known, what it may be, what it is when nothing is said. Only the start needs this
 # module; it is forgotten then.
+from micropython import const
+
 from vrt.errors import ConfigError
 
 _REQUIRED = object()
+_PCM16_MS = const(1100)  # a ring holds 64 KiB
 
 # name: (default, what it may be). A type; a tuple of words; or (least, most) for an integer.
 SETTINGS = {
@@ -50,6 +53,8 @@ def checked(raw, duplex="full"):
         raise ConfigError(
             'config: "duplex" cannot be "full" on this board: its microphone and speaker share a clock'
         )
+    if made["output"] == "pcm16" and made["buffer_ms"] > _PCM16_MS:
+        raise ConfigError(f'config: "buffer_ms" can be at most {_PCM16_MS} when "output" is "pcm16"')
     return made
 
 
@@ -66,3 +71,11 @@ def _check(name, value, allowed):
     elif not isinstance(value, allowed):
         what = "true or false" if allowed is bool else "a text"
         raise ConfigError(f'config: "{name}" must be {what}' + ("" if name == "token" else f", not {shown}"))
+
+
+def buffer_bytes(config):
+    # About what the large buffers will take: a message for each of the link's two ends and the session, the speaker's
+    # ring, and 8 KiB for what the sound needs besides.
+    return (
+        3 * config["message_bytes"] + config["buffer_ms"] * (8 if config["output"] == "pcmu" else 48) + 8192
+    )

@@ -79,5 +79,11 @@ def test_full_duplex_needs_a_board_that_can():
     assert checked({"url": "ws://h/"}, "half")["duplex"] == "half"
 
 
+def test_much_pcm16_does_not_fit():
+    assert "at most 1100" in fault({"url": "ws://h/", "output": "pcm16", "buffer_ms": 1101})
+    checked({"url": "ws://h/", "output": "pcm16", "buffer_ms": 1100})
+    checked({"url": "ws://h/", "buffer_ms": 3000})
+
+
 def test_the_token_is_in_no_message():
     assert "1234567" not in fault({"url": "ws://h/", "token": 1234567})

@@ -1,4 +1,9 @@
+import json
+
+from support import SkipTest
 from vrt.protocol.audio import Receiver, Sender
+
+EXAMPLES = (__file__.rsplit("/", 1)[0] if "/" in __file__ else ".") + "/../../schema/examples/binary/"
 
 
 def frame(kind, seq, payload=b""):
@@ -67,3 +72,30 @@ def test_receiver_does_not_count_a_new_beginning_as_loss():
     receiver.begin()
     receiver.check(frame(2, 90), 5)
     assert receiver.missing == 0
+
+
+def vectors(name):
+    try:
+        with open(EXAMPLES + name) as file:
+            return json.load(file)
+    except OSError:
+        raise SkipTest("no file system with schema/examples/binary") from None
+
+
+def test_vectors_of_output_frames():
+    for case in vectors("output.json"):
+        data = bytes.fromhex(case["hex"])
+        assert Receiver().check(data, len(data)) == (case["expect"] == "valid"), case["id"]
+
+
+def test_vectors_of_input_frames():
+    count = 0
+    for case in vectors("input.json"):
+        if case["expect"] == "valid":
+            frame = bytearray(5) + bytes.fromhex(case["payload"])
+            sender = Sender()
+            sender.seq[:] = case["seq"].to_bytes(4, "big")
+            sender.put(frame)
+            assert frame == bytes.fromhex(case["hex"]), case["id"]
+            count += 1
+    assert count > 2

@@ -1,0 +1,152 @@
+import sys
+
+import main
+from fake_device import FakeBoard
+from support import raises
+from vrt.errors import ConfigError
+
+
+class Clock:
+    def __init__(self):
+        self.now = 0
+
+    def ticks_ms(self):
+        return self.now
+
+    def ticks_diff(self, a, b):
+        return a - b
+
+
+class Board(FakeBoard):
+    def __init__(self, **raw):
+        super().__init__(raw)
+        self.clock = main.time = Clock()
+        self.made_safe = 0
+        self.held_at = None
+
+    def button(self):
+        return self.held_at is not None and self.clock.now >= self.held_at
+
+    def wait(self, sock, ms):
+        self.clock.now += ms
+
+    def safe(self):
+        self.made_safe += 1
+
+    def output(self, name):
+        return self
+
+    def value(self, *level):
+        return 0
+
+
+class Implementation:
+    def __init__(self, name, *version):
+        self.name = name
+        self.version = version
+
+
+def with_start(start, board):
+    # Runs the board with something else in place of the device.
+    kept = main.start
+    main.start = start
+    try:
+        return main.run(board)
+    finally:
+        main.start = kept
+
+
+def test_older_runtimes_are_refused_by_name():
+    text = main.refusal(Implementation("micropython", 1, 26, 1, ""))
+    assert "1.27 or newer" in text
+    assert "not 1.26" in text
+    assert main.refusal(Implementation("micropython", 1, 9, 4)) is not None
+    assert main.refusal(Implementation("micropython", 1, 27, 0, "preview")) is None
+    assert main.refusal(Implementation("micropython", 2, 0, 0)) is None
+
+
+def test_the_start_waits_for_who_wants_to_stop_it():
+    board = Board(url="ws://h/")
+    assert not main.stopped(board, 2000)
+    assert board.clock.now >= 2000
+    board = Board(url="ws://h/")
+    board.held_at = 500
+    assert main.stopped(board, 2000)
+    assert board.clock.now < 600
+    assert main.start(board_with_button(0)) is None
+
+
+def board_with_button(at):
+    board = Board(url="ws://h/")
+    board.held_at = at
+    return board
+
+
+def test_a_device_is_built_and_forgets_what_built_it():
+    board = Board(url="ws://host:1/", safe_boot_ms=0)
+    app = main.start(board)
+    assert app.session.state == "connecting"
+    assert len(app.tools.declare()) > 1  # the board's own tools
+    assert app.link.rx is not None
+    for name in ("vrt.build", "vrt.config", "vrt.tools.declaration"):
+        assert name not in sys.modules, name
+
+
+def test_a_wrong_configuration_is_told_and_shown():
+    for raw in (
+        {},
+        {"url": "http://h/"},
+        {"url": "ws://h/", "lisen": 1},
+        {"url": "ws://h/", "ca": "nowhere.pem"},
+    ):
+        board = Board(safe_boot_ms=0, **raw)
+        error = raises(SystemExit, main.run, board)
+        assert error.args == (1,)
+        assert board.events[-1]["code"] == "CONFIG"
+        assert board.lights == ["error"]
+        assert board.made_safe == 1
+
+
+def test_a_crash_is_told_shown_and_raised_and_leaves_the_world_safe():
+    class Broken:
+        closed = False
+
+        def run(self):
+            raise ZeroDivisionError("oops")
+
+        def close(self):
+            self.closed = True
+
+    board, app = Board(), Broken()
+    raises(ZeroDivisionError, with_start, lambda board: app, board)
+    assert board.events[-1]["code"] == "CRASH"
+    assert "ZeroDivisionError: oops" in board.events[-1]["message"]
+    assert board.lights == ["error"]
+    assert board.made_safe == 1
+    assert app.closed
+
+
+def test_an_interrupt_from_the_keyboard_is_not_eaten():
+    def interrupted(board):
+        raise KeyboardInterrupt
+
+    board = Board()
+    raises(KeyboardInterrupt, with_start, interrupted, board)
+    assert board.made_safe == 1
+    assert board.events == []
+
+
+def test_a_stopped_start_ends_quietly():
+    board = Board()
+    with_start(lambda board: None, board)
+    assert board.events == []
+    assert board.made_safe == 1
+
+
+def test_a_fault_of_the_users_tools_is_told():
+    def broken(board):
+        raise ConfigError("tool lock has an illegal name")
+
+    board = Board()
+    raises(SystemExit, with_start, broken, board)
+    assert board.events[-1]["message"] == "tool lock has an illegal name"

@@ -1,0 +1,98 @@
+from fake_device import Device, FakeBoard, opened
+from support import raises
+from vrt.config import buffer_bytes, checked
+from vrt.errors import ConfigError
+from vrt.sound import Sound
+
+PCM = {"encoding": "pcm16", "sampleRate": 24000}
+
+
+def sound(**settings):
+    settings["url"] = "ws://h/"
+    board = FakeBoard({})
+    board.DESCRIPTION["dac_rate"] = 24000
+    return Sound(board, checked(settings))
+
+
+def test_formats_are_asked_for_as_configured():
+    assert sound().prefer == {
+        "input": {"encoding": "pcmu", "sampleRate": 8000},
+        "output": {"encoding": "pcmu", "sampleRate": 8000},
+    }
+    assert sound(input="pcm16", output="pcm16").prefer == {"input": PCM, "output": PCM}
+
+
+def test_the_servers_choice_is_adopted_in_both_directions():
+    made = sound()
+    mic, speaker = made.mic, made.speaker
+    made.adopt({"input": {"encoding": "pcmu"}, "output": {"encoding": "pcmu", "sampleRate": 8000.0}})
+    assert made.mic is mic
+    assert made.speaker is speaker
+    made.adopt({"input": {"encoding": "pcm16"}, "output": PCM})
+    assert made.input == made.output == ("pcm16", 24000)
+    assert made.mic.n == 5 + 960
+    made.adopt({"input": {"encoding": "pcmu"}, "output": {"encoding": "pcmu"}})
+    assert made.mic.n == 5 + 160
+
+
+def test_a_format_that_cannot_be_made_silences_its_direction_only():
+    made = sound()
+    raises(ConfigError, made.adopt, {"input": {"encoding": "pcmu"}, "output": {"encoding": "opus"}})
+    assert made.speaker is None
+    assert made.mic is not None
+    made.play(bytearray(165), 165, 0)  # what comes all the same
+    assert not made.playing
+    assert "received" not in made.figures()
+    raises(ConfigError, made.adopt, {"input": {"encoding": "opus"}, "output": {"encoding": "pcmu"}})
+    assert made.speaker is not None
+    assert made.mic is None
+    made.listen(True, 0)
+    made.send(None, None, False, 0)
+    assert not made.live
+    made.adopt({"input": {"encoding": "pcmu"}, "output": {"encoding": "pcmu"}})
+    assert made.mic is not None
+    assert made.speaker is not None
+
+
+def test_the_ring_holds_what_was_announced_and_200_ms():
+    made = sound(buffer_ms=600)
+    frame = bytearray(b"\2\0\0\0\0" + b"\x10" * 160)
+    made.speaker.begin("i", 1)
+    for _ in range(41):
+        made.play(frame, 165, 0)
+    assert made.figures()["received"] == 41
+    assert made.figures()["speaker_dropped"] == 1
+    assert sound(buffer_ms=1100, output="pcm16").speaker is not None
+
+
+def test_a_server_that_sends_what_we_cannot_play_does_not_stop_the_device():
+    device = Device()
+    device.run(20)
+    device.ready(output={"encoding": "opus"})
+    device.run(50)
+    assert device.last("error")["code"] == "FORMAT"
+    device.turn("speaking", 1)
+    device.item("i", 1)
+    device.audio(5)
+    device.call("light", 1, state="on")
+    device.press(100)
+    device.run(100)
+    assert device.done == ["light on"]
+    assert device.app.session.state == "open"
+
+
+def test_the_figures_of_a_conversation():
+    device = opened(listen="open", duplex="full")
+    device.run(300)
+    device.speak(count=10)
+    device.run(500)
+    figures = device.app.sound.figures()
+    assert figures["received"] == 10
+    assert figures["sent"] == len(device.link.frames)
+    assert sum(figures[name] for name in figures if name not in ("received", "sent")) == 0
+
+
+def test_buffer_bytes_grow_with_the_formats():
+    assert buffer_bytes(checked({"url": "ws://h/"})) < buffer_bytes(
+        checked({"url": "ws://h/", "output": "pcm16"})
+    )
