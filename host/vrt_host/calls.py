@@ -205,6 +205,8 @@ class Calls:
         self._turn = self._turn_id = ""
         self._epoch = 0
         self._displays: dict[str, CallDisplay] = {}
+        self.issued = 0
+        """Calls made in this turn."""
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -218,6 +220,7 @@ class Calls:
         """What follows belongs to a new turn; no call is open."""
         self._turn, self._turn_id, self._epoch = turn, turn_id, epoch
         self._displays = {}
+        self.issued = 0
 
     def end_turn(self) -> None:
         """The turn is over and no call is open."""
@@ -237,15 +240,13 @@ class Calls:
 
     def prepare(self, event: Call) -> PendingCall | None:
         """Check a call; None when it was refused, and the agent has been told."""
+        self.issued += 1
         display = self._display(event.call, event.name)
         tool = self._tools.get(event.name)
         if tool is None:
             names = ", ".join(tool.name for tool in self._tools.tools) or "none"
             message = f"the device has no tool {event.name[:64]!r}; it has: {names}"
             self._refuse(event.call, "FAILED", message)
-            return None
-        if len(self._queue) >= self._limits.per_turn:
-            self._refuse(event.call, "FAILED", "too many calls are open")
             return None
         try:
             arguments = self._tools.arguments(tool, event.arguments)
@@ -269,12 +270,12 @@ class Calls:
         call = self._queue.settle(message["callId"], now)
         if call is None:
             return
-        self._send(now)
         if message["ok"]:
             result = ToolResult(call.key, True, message["output"])
         else:
             result = call.failed(message["code"], message.get("message", ""))
         self._settled(call, result)
+        self._send(now)
 
     def overdue(self, now: float) -> bool:
         """Whether a call should have had its result by now."""

@@ -133,7 +133,8 @@ class TurnManager:
 
     def audio(self, payload: bytes) -> None:
         """One frame of the user's audio."""
-        self._tell(self._agent.user_audio, payload)
+        if not self.closed:
+            self._tell(self._agent.user_audio, payload)
 
     def receive(self, message: Mapping[str, Json], now: float) -> None:
         """One client message, as `session` hands it out."""
@@ -336,10 +337,12 @@ class TurnManager:
         if len(self._seen_calls) > 4 * self.limits.per_turn:
             self._seen_calls.popitem(last=False)
         turn = self._live(event.turn)
+        if turn is not None and self._calls.issued >= self.limits.per_turn:
+            self._abort(turn, "the agent made too many calls in one turn")
+            turn = None
         if turn is None:
-            self._answer(
-                event.turn, ToolResult(event.call, False, code="INTERRUPTED", message="its turn is over")
-            )
+            result = ToolResult(event.call, False, code="INTERRUPTED", message="its turn is over")
+            self._answer(event.turn, result)
             return
         call = self._calls.prepare(event)
         if call is not None:
@@ -470,9 +473,8 @@ class TurnManager:
             self._session.close(1011, "the agent failed")
 
     def _report(self, message: str, code: str, *, recoverable: bool) -> None:
-        code = (
-            code if _CODE.fullmatch(code) else "AGENT_ERROR"
-        )  # an adapter may pass on what its provider calls it
+        if not _CODE.fullmatch(code):  # an adapter may pass on what its provider calls it
+            code = "AGENT_ERROR"
         message = message[:500]
         self._note("agent.error", code=code, message=message, recoverable=recoverable)
         self._session.error(code, message, recoverable)

@@ -101,6 +101,17 @@ def test_calls_beyond_the_device_s_queue_wait_for_a_result():
     assert stage.kinds() == ["tool.call"]
 
 
+def test_agent_that_makes_too_many_calls_loses_its_turn():
+    stage = Stage(per_turn=3)
+    stage.emit(TurnBegin("t"), *(call(key=str(number), name="nobody") for number in range(5)))
+    assert stage.kinds() == ["thinking", "error", "interrupted 1 server"]
+    results = [entry[2] for entry in stage.agent.take() if entry[0] == "tool_result"]
+    assert [(result.call, result.code) for result in results] == [
+        *((str(number), "FAILED") for number in range(3)),
+        *((str(number), "INTERRUPTED") for number in (3, 4)),
+    ]
+
+
 def test_call_without_a_result_times_out_and_closes_its_epoch():
     stage = Stage()
     stage.emit(TurnBegin("t"), call(name="lock", arguments={"door": "back"}), call(key="d"))
