@@ -41,7 +41,7 @@ def test_figures_of_a_whole_run():
         "resumed_ms": [800],
         "frames": {"up": 350, "down": 120},
         "losses": {**dict.fromkeys(figures.LOSSES, 0), "underruns": 2},
-        "heap": {"used": 90_000, "size": 100_000},
+        "heap": {"used": 60_000, "size": 100_000},
         "calls": [
             {"call": "f()", "outcome": "INTERRUPTED"},
             {"call": "g(x=1)", "outcome": "done"},
@@ -85,7 +85,7 @@ def test_figures_are_never_negative():
 def test_figures_for_people_name_what_was_lost():
     rows = {name: (value, remark) for name, value, remark in figures.table(figures.figures(LOG, 350, 120))}
     assert rows["lost or late audio"][0] == "underruns 2"
-    assert rows["heap"][0] == "88 of 98 KiB"
+    assert rows["heap"][0] == "59 of 98 KiB"
     assert rows["interruption to silence"] == ("40 ms", "the DMA holds 42.7 ms")
     assert rows["calls"] == ("3", "1 INTERRUPTED, 1 done, 1 no result")
     assert rows["simulator late"][0] == "1 times, 31 ms"

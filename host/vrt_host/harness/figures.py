@@ -40,7 +40,7 @@ def figures(events: Sequence[Event], frames_up: int, frames_down: int) -> Figure
         "frames": {"up": frames_up, "down": frames_down},
         "losses": {name: last.get(name, 0) for name in LOSSES},
         "heap": {
-            "used": max((event["heap_used"] for event in stats if "heap_used" in event), default=None),
+            "used": min((event["heap_used"] for event in stats[1:] if "heap_used" in event), default=None),
             "size": last["heap_used"] + last["heap_free"] if "heap_used" in last else None,
         },
         "calls": calls(events),
@@ -135,7 +135,11 @@ def table(made: Figures) -> list[tuple[str, str, str]]:
     heap = made["heap"]
     if heap["used"] is not None and heap["size"] is not None:
         rows.append(
-            ("heap", f"{heap['used'] / 1024:.0f} of {heap['size'] / 1024:.0f} KiB", "the most in use, 64-bit")
+            (
+                "heap",
+                f"{heap['used'] / 1024:.0f} of {heap['size'] / 1024:.0f} KiB",
+                "in use after a collection, 64-bit",
+            )
         )
     outcomes = Counter(call["outcome"] for call in made["calls"])
     rows.append(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from collections.abc import Callable, Mapping
 
 from vrt_host.harness.picture import Mark, Zoom
-from vrt_host.harness.recorder import Event
+from vrt_host.harness.recorder import Event, NotSeen
 from vrt_host.harness.rig import Rig
 from vrt_host.harness.stage import Stage
 from vrt_host.harness.user import HOLD_S, REACT_S, User
@@ -19,6 +20,10 @@ SPOKEN_S = 25.0
 """From a result to the end of the spoken answer, at most."""
 EXPIRE_S = 18.0
 """A confirmation expires after 15 s."""
+AWAY_S = 1.0
+"""The network is away for so long."""
+PAUSE_S = 1.5
+"""Of quiet between two scenes."""
 
 
 class Conversation:
@@ -33,10 +38,9 @@ class Conversation:
 
     async def play(self) -> None:
         """All scenes; raises `StepFailed` at the first step that does not happen."""
-        await self.confirmed()
-        await self.expired()
-        await self.interrupted()
-        await self.cut()
+        for scene in (self.confirmed, self.expired, self.interrupted, self.cut):
+            await scene()
+            await self._pause()
 
     # --- scene 1
 
@@ -202,9 +206,13 @@ class Conversation:
                 after=call,
                 text=_contains("back door"),
             )
-            cut = self._rig.proxy.cut()
+            proxy = self._rig.proxy
+            cut = proxy.cut()
+            proxy.refusing = True
             stage.check("the connection is cut", cut == 1, f"{cut} connections")
             lost = await stage.expect("the board notices", "device", "lost", within=5, after=middle)
+            await asyncio.sleep(AWAY_S)
+            proxy.refusing = False
             ready = await stage.expect(
                 "it comes back and resumes the session",
                 "device",
@@ -300,6 +308,17 @@ class Conversation:
         await self._stage.expect(
             "the board listens again", "hardware", "led", within=SPOKEN_S, after=since, state="listening"
         )
+
+    async def _pause(self) -> None:
+        """Until nothing has changed for a moment: what was said last is over for the host too."""
+        recorder = self._stage.recorder
+        with contextlib.suppress(NotSeen):
+            while True:
+                await recorder.wait_for(_changes, within=PAUSE_S, after=recorder.mark())
+
+
+def _changes(event: Event) -> bool:
+    return event["event"] in {"led", "sound", "turn", "transcript"}
 
 
 def _contains(words: str) -> Callable[[str], bool]:

@@ -24,6 +24,7 @@ _WIDTH, _DPI = 1800, 100
 _LEFT, _RIGHT = 140, 1782  # pixels: where the lanes begin and end
 _HEAD, _FOOT, _GAP = 84, 56, 76
 _VOICE = 76  # two lines of words above a wave of 46 pixels
+_ZOOM = 175
 _INK, _GREY, _FAINT = "#1f2933", "#52606d", "#9aa5b1"
 _USER, _SPEAKER = "#2b6cb0", "#c05621"
 _OTHER = "#e4e7eb"
@@ -158,19 +159,28 @@ def _zoom(figure: Figure, block: _Block, left: float, top: float) -> None:
     """The scene's zoomed span to the right of its lanes, where there is room."""
     scene, picture = block.scene, block.picture
     zoom = next((one for one in picture.zooms if scene.start <= one.start < scene.end), None)
-    width = min(_RIGHT - left, 760)
+    width = min(_RIGHT - left, 1000)
     if zoom is None or width < 380:
         return
-    _write(figure, left, top - 12, zoom.title, size=10.5, weight="bold", color=_GREY)
-    axes = _axes(figure, left, top, width, 150)
+    axes = _axes(figure, left, top, width, _ZOOM)
     axes.set_xlim(zoom.start, zoom.end)
     axes.set_xticks(np.arange(np.ceil(zoom.start * 10), np.floor(zoom.end * 10) + 1) / 10)
-    for y, sound, colour in ((76, picture.user, _USER), (120, picture.speaker, _SPEAKER)):
+    _write(
+        figure,
+        left + width / 2,
+        top + _ZOOM + 34,
+        zoom.title,
+        size=10.5,
+        ha="center",
+        style="italic",
+        color=_GREY,
+    )
+    for y, sound, colour in ((84, picture.user, _USER), (140, picture.speaker, _SPEAKER)):
         _wave(axes, y, sound, picture.rate, zoom.start, zoom.end, colour, per_second=500)
     for row, mark in enumerate(zoom.marks):
         colour = COLOURS.get(mark.kind, _INK)
         y = 10 + 14 * (row % 3)
-        axes.plot([mark.at, mark.at], [y, 150], color=colour, linewidth=1.2, zorder=6)
+        axes.plot([mark.at, mark.at], [y, _ZOOM], color=colour, linewidth=1.2, zorder=6)
         right = mark.at > zoom.start + 0.6 * (zoom.end - zoom.start)
         _label(axes, mark, y, colour, right)
 

@@ -1,0 +1,359 @@
+"""`vrt sim`: the firmware on a simulated board, with a simulated or a real user."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from rich.console import Console
+
+from vrt_host.config import DEFAULT_PORT
+from vrt_host.errors import UsageError, VrtError
+from vrt_host.harness import user as plans
+from vrt_host.harness.live import View
+from vrt_host.harness.recorder import NotSeen, Recorder, to_line
+from vrt_host.harness.rig import animate, watch
+from vrt_host.harness.sound import RATE, conversation
+from vrt_host.harness.story import Narrator
+from vrt_host.harness.user import Presses, User
+from vrt_host.sim import say, wav
+from vrt_host.sim.board import SimBoard
+from vrt_host.sim.microphone import Microphone
+from vrt_host.sim.say import Utterance
+from vrt_host.sim.wav import Samples
+
+URL = f"ws://127.0.0.1:{DEFAULT_PORT}/"
+CONNECT_S = 30.0
+"""A run that has something to say gives up when the host is not there for so long."""
+LINGER_S = 30.0
+"""How long after the last answer the event of `--until` may still come."""
+
+EXAMPLES = """\
+examples (with `vrt serve` in another terminal):
+  vrt sim --say "turn on the light"            say one sentence, play the answer, end
+  vrt sim --say "unlock the front door" --press auto
+                                               and hold the button when the board asks for it
+  vrt sim --say "check the house" --say "stop@4"
+                                               interrupt the answer 4 s after the start
+  vrt sim --wav morning.wav --out both.wav     play a recording; keep both sides as a stereo WAV
+  vrt sim --mic                                talk to it yourself; Enter holds the button
+  vrt sim --tools mine.py --say "water the plants"
+                                               with your own tools (docs/tools.md)
+  vrt sim --json --until result --say "lock the back door" | jq .
+                                               every event as a line of JSON, until the call has its result
+
+--say and --wav may be repeated and mixed. With @SECONDS one starts at that time after the connection; without, when
+the answer to the one before has been played. The run ends after the last answer, or with --until.
+--press answers the requests for the button: N@SECONDS holds it that long at the Nth request (a second confirms, less
+refuses), `auto` confirms the others, `never` (the default) lets them expire.
+The token is read from --token-file or from VRT_TOKEN, never from the command line, where others could see it.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Fill in `vrt sim`."""
+    parser.epilog = EXAMPLES
+    parser.allow_abbrev = False  # `--token SECRET` is not `--token-file`
+    parser.add_argument("--url", default=URL, help=f"the host's address (default: {URL})")
+    parser.add_argument(
+        "--ca", type=Path, metavar="FILE", help="the certificate to trust for wss://, PEM or DER"
+    )
+    parser.add_argument("--token-file", type=Path, metavar="FILE", help="the board's token, see `vrt token`")
+    parser.add_argument(
+        "--say", action=_Said, dest="said", metavar="TEXT[@SECONDS]", help="say this into the microphone"
+    )
+    parser.add_argument(
+        "--wav",
+        action=_Said,
+        dest="said",
+        metavar="FILE[@SECONDS]",
+        help="play this file into it, of any rate and width",
+    )
+    parser.add_argument("--mic", action="store_true", help="use the microphone of this computer")
+    parser.add_argument(
+        "--press",
+        action="append",
+        default=[],
+        metavar="N@SECONDS|auto|never",
+        help="how the board's requests for the button are answered",
+    )
+    parser.add_argument(
+        "--heap", default="128k", metavar="SIZE", help="of MicroPython's memory (default: 128k)"
+    )
+    parser.add_argument("--tools", type=Path, metavar="FILE", help="your own tools, instead of the house's")
+    parser.add_argument("--out", type=Path, metavar="WAV", help="keep both sides: user left, speaker right")
+    parser.add_argument(
+        "--json", action="store_true", help="print every event as a line of JSON, and nothing else"
+    )
+    parser.add_argument(
+        "--until",
+        action="append",
+        default=[],
+        metavar="EVENT|SECONDS",
+        help="end at this event, such as `result` or `played`, or time (repeated: whichever comes first)",
+    )
+
+
+class _Said(argparse.Action):
+    """Keeps `--say` and `--wav` in the order in which they were given."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        kept = getattr(namespace, self.dest) or []
+        setattr(namespace, self.dest, [*kept, (option_string, values)])
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the command line asks for, checked."""
+
+    utterances: Sequence[Utterance]
+    sounds: Sequence[Samples]
+    presses: Presses
+    events: Sequence[str]
+    seconds: float | None
+    mic: bool
+    out: Path | None
+    json: bool
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the board; 0 when all that was asked for happened. Raises `UsageError` for what the operator can mend."""
+    until = [plans.parse_until(word) for word in args.until]
+    times = [word for word in until if isinstance(word, float)]
+    utterances = [_utterance(option, word) for option, word in args.said or ()]
+    presses = plans.parse_presses(args.press)
+    board = SimBoard(
+        url=_url(args.url),
+        token=_token(args.token_file),
+        heap=plans.parse_heap(args.heap),
+        tools=args.tools,
+        config=None if args.ca is None else {"ca": str(_readable(args.ca).absolute())},
+    )
+    if args.out is not None:
+        wav.save(
+            args.out, conversation(board.hardware, 0.0, 0.0)[0], RATE
+        )  # better now than after the conversation
+    plan = Plan(
+        utterances=utterances,
+        sounds=say.sounds(utterances),
+        presses=presses,
+        events=[word for word in until if isinstance(word, str)],
+        seconds=min(times, default=None),
+        mic=args.mic,
+        out=args.out,
+        json=args.json,
+    )
+    try:
+        return asyncio.run(_Run(plan, board).run())
+    except UsageError:
+        raise
+    except VrtError as error:
+        print(f"vrt sim: {error}", file=sys.stderr)
+        return 1
+
+
+def _utterance(option: str, word: str) -> Utterance:
+    value, at = plans.parse_timed(word)
+    return Utterance(text=value, at=at) if option == "--say" else Utterance(wav=Path(value), at=at)
+
+
+def _url(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in {"ws", "wss"} and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise UsageError(f"--url {url}: write it as {URL} or wss://HOST:PORT/")
+    if "@" in parts.netloc:
+        raise UsageError("--url: a credential in an address ends up in logs; use --token-file or VRT_TOKEN")
+    return url
+
+
+def _token(path: Path | None) -> str | None:
+    if path is None:
+        return os.environ.get("VRT_TOKEN") or None
+    token = _readable(path).read_text("utf-8", "replace").strip()
+    if not token or any(char.isspace() for char in token):
+        raise UsageError(f"{path} holds no token; `vrt token add NAME > {path}` makes one")
+    return token
+
+
+def _readable(path: Path) -> Path:
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
+    return path
+
+
+class _Run:
+    """One run of the board, from power on to its end."""
+
+    def __init__(self, plan: Plan, board: SimBoard) -> None:
+        self.plan = plan
+        self.board = board
+        self.recorder = Recorder()
+        self.view = View(Console(stderr=plan.json, quiet=plan.json))
+        if plan.json:
+            self.recorder.listen(lambda event: print(to_line(event), flush=True))
+        else:
+            self.recorder.listen(Narrator(self.view).hear)
+        watch(self.recorder, board)
+
+    async def run(self) -> int:
+        """Do it all; the exit code."""
+        with self.view:
+            async with contextlib.AsyncExitStack() as stack:
+                if self.plan.out is not None:
+                    stack.callback(self._save, self.plan.out)
+                stopped = stack.enter_context(_signals())
+                microphone = self._microphone()
+                await stack.enter_async_context(self.board)
+                if self.board.note:
+                    self.view.note(self.board.note)
+                if microphone is not None:
+                    stack.enter_context(microphone)
+                user = User(
+                    self.board, self.recorder, self.plan.utterances, self.plan.sounds, self.plan.presses
+                )
+                stack.push_async_callback(user.close)
+                stack.enter_context(self._keys(user))
+                moving = asyncio.create_task(animate(self.view, self.recorder, self.board.hardware))
+                stack.callback(moving.cancel)
+                return await self._course(user, stopped)
+
+    async def _course(self, user: User, stopped: asyncio.Event) -> int:
+        """From the start to whatever ends it; the exit code."""
+        plan = self.plan
+        endless = not plan.utterances and not plan.events and plan.seconds is None
+        if endless and not plan.json:
+            self.view.note("Ctrl-C ends it")
+        stop = asyncio.create_task(stopped.wait())
+        dead = asyncio.create_task(self._event("exit"))
+        talk = asyncio.create_task(self._talk(user))
+        events = [asyncio.create_task(self._event(name)) for name in plan.events]
+        time = asyncio.create_task(asyncio.sleep(plan.seconds)) if plan.seconds is not None else None
+        waiting = {stop, dead, *events} | ({time} if time is not None else set())
+        try:
+            done, _ = await asyncio.wait({talk, *waiting}, return_when=asyncio.FIRST_COMPLETED)
+            if (
+                talk in done
+                and not talk.exception()
+                and (plan.events or time is not None or not plan.utterances)
+            ):
+                linger = LINGER_S if plan.utterances and time is None else None
+                done, _ = await asyncio.wait(waiting, timeout=linger, return_when=asyncio.FIRST_COMPLETED)
+            if talk.done():
+                await talk  # raises what went wrong in it
+        finally:
+            for task in (talk, *waiting):
+                task.cancel()
+        if stop in done:
+            return 0 if endless else 130
+        if dead in done:
+            self.board.check()
+        if plan.events and not any(task in done for task in events):
+            when = (
+                f"within {plan.seconds:g} s"
+                if time is not None
+                else f"within {LINGER_S:g} s of the last answer"
+            )
+            raise VrtError(f"there was no event {' or '.join(plan.events)} {when}")
+        if user.unanswered and not plan.events and time is None:
+            raise VrtError(f"{user.unanswered} of {len(plan.utterances)} utterances got no answer")
+        return 0
+
+    async def _talk(self, user: User) -> None:
+        patience = CONNECT_S if self.plan.utterances else None
+        recorder = self.recorder
+        try:
+            first = await recorder.wait_for(
+                lambda event: event["event"] == "ready" or event.get("state") == "error", within=patience
+            )
+        except NotSeen:
+            first = {"event": "nothing"}
+        if first["event"] != "ready":
+            raise VrtError(self._why())
+        await user.talk()
+
+    def _why(self) -> str:
+        """What the board says of its failure to connect."""
+        for event in reversed(self.recorder.events):
+            if event["source"] == "device" and event["event"] == "error":
+                return f"the board gave up: {event['code']}, {event.get('message', '')}"
+            if event["source"] == "device" and event["event"] == "lost":
+                reason = event["reason"] or event["code"]
+                return f"no session within {CONNECT_S:g} s ({reason}); is the host there? `vrt serve` starts one"
+        return f"no session within {CONNECT_S:g} s"
+
+    async def _event(self, name: str) -> None:
+        await self.recorder.wait_for(lambda event: event["event"] == name, within=None)
+
+    def _microphone(self) -> Microphone | None:
+        return Microphone(self.board.say) if self.plan.mic else None
+
+    @contextlib.contextmanager
+    def _keys(self, user: User) -> Any:
+        """Enter holds the button, where there is somebody to press it."""
+        if self.plan.json or not sys.stdin.isatty() or os.name == "nt":
+            yield
+            return
+        self.view.note("Enter holds the button for a second")
+        loop = asyncio.get_running_loop()
+        presses: set[asyncio.Task[None]] = set()
+
+        def pressed() -> None:
+            if not os.read(sys.stdin.fileno(), 1024):
+                loop.remove_reader(sys.stdin)
+                return
+            task = asyncio.create_task(user.press(plans.HOLD_S))
+            presses.add(task)
+            task.add_done_callback(presses.discard)
+
+        loop.add_reader(sys.stdin, pressed)
+        try:
+            yield
+        finally:
+            loop.remove_reader(sys.stdin)
+
+    def _save(self, path: Path) -> None:
+        import numpy as np  # noqa: PLC0415
+
+        both = conversation(self.board.hardware, self.recorder.origin, self.recorder.now)
+        wav.save(path, np.stack(both, axis=1), RATE)
+        self.view.note(f"both sides are in {path}")
+
+
+@contextlib.contextmanager
+def _signals() -> Any:
+    """An event that Ctrl-C and SIGTERM set, so that the board is switched off in good order."""
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    try:
+        for number in numbers:
+            loop.add_signal_handler(number, stopped.set)
+    except NotImplementedError:  # Windows: Ctrl-C arrives as KeyboardInterrupt
+        yield stopped
+        return
+    try:
+        yield stopped
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
