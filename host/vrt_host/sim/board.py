@@ -140,6 +140,7 @@ class SimBoard:
         self._process = await asyncio.create_subprocess_exec(
             self.runtime.path,
             *("-X", f"heapsize={self._heap}", "-m", "main"),
+            start_new_session=True,  # Ctrl-C in the terminal is for this process, which then stops the board in order
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
