@@ -12,6 +12,12 @@ from vrt_host.sim import wav
 VRT = [sys.executable, "-m", "vrt_host"]
 
 
+@pytest.fixture(scope="session")
+def command():
+    """What starts `vrt`."""
+    return VRT
+
+
 @pytest.fixture
 def serve(tmp_path):
     """Start `vrt serve` with a script (a dict) or other options; returns its address."""

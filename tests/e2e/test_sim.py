@@ -1,6 +1,9 @@
 """`vrt sim` against a real `vrt serve`: real firmware, real sockets, real time."""
 
 import json
+import os
+import signal
+import subprocess
 import textwrap
 
 import numpy as np
@@ -204,3 +207,29 @@ def test_sim_counts_sentences_without_an_answer(serve, vrt, voice):
     code, _, errors = vrt("sim", "--url", serve({"rules": []}), "--wav", str(voice))
     assert code == 1
     assert errors == "vrt sim: 1 of 1 utterances got no answer\n"
+
+
+def test_sim_ends_in_good_order_on_ctrl_c(serve, command):
+    words = ["sim", "--url", serve(UNLOCK), "--json"]
+    with subprocess.Popen(
+        [*command, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        for line in process.stdout:
+            if json.loads(line)["event"] == "ready":
+                break
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to everything that was started
+        lines, errors = process.communicate(timeout=20)
+    assert (process.returncode, errors) == (0, "")
+    exits = named(events_of(lines.splitlines()), "exit")
+    assert [event["asked"] for event in exits] == [True]
+
+
+def test_sim_ends_when_nobody_reads_its_events(serve, command):
+    words = ["sim", "--url", serve(UNLOCK), "--json"]
+    with subprocess.Popen(
+        [*command, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(30) == 0
+        assert process.stderr.read() == ""

@@ -57,8 +57,9 @@ async def test_stage_does_not_wait_for_a_dead_board(stage):
         stage.recorder.add("device", "exit", asked=True)
         waiting = asyncio.create_task(stage.expect("it opens", "hardware", "output", within=60))
         await asyncio.sleep(0)
+        stage.recorder.add("device", "traceback", text="Traceback:\n  File x\nMemoryError: none left")
         stage.recorder.add("device", "exit", code=1, asked=False)
-        with pytest.raises(StepFailed, match="the board failed"):
+        with pytest.raises(StepFailed, match="the board stopped: MemoryError: none left"):
             await waiting
 
 

@@ -8,7 +8,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,11 @@ from vrt_host.config import DEFAULT_PORT
 from vrt_host.errors import UsageError, VrtError
 from vrt_host.harness import user as plans
 from vrt_host.harness.live import View
-from vrt_host.harness.recorder import NotSeen, Recorder, to_line
-from vrt_host.harness.rig import animate, watch
+from vrt_host.harness.recorder import Event, NotSeen, Recorder, to_line
 from vrt_host.harness.sound import RATE, conversation
 from vrt_host.harness.story import Narrator
 from vrt_host.harness.user import Presses, User
+from vrt_host.harness.watch import animate, watch
 from vrt_host.sim import say, wav
 from vrt_host.sim.board import SimBoard
 from vrt_host.sim.microphone import Microphone
@@ -210,8 +210,9 @@ class _Run:
         self.board = board
         self.recorder = Recorder()
         self.view = View(Console(stderr=plan.json, quiet=plan.json))
+        self.stopped = asyncio.Event()
         if plan.json:
-            self.recorder.listen(lambda event: print(to_line(event), flush=True))
+            self.recorder.listen(self._print)
         else:
             self.recorder.listen(Narrator(self.view).hear)
         watch(self.recorder, board)
@@ -222,7 +223,7 @@ class _Run:
             async with contextlib.AsyncExitStack() as stack:
                 if self.plan.out is not None:
                     stack.callback(self._save, self.plan.out)
-                stopped = stack.enter_context(_signals())
+                stack.enter_context(_signals(self.stopped))
                 microphone = self._microphone()
                 await stack.enter_async_context(self.board)
                 if self.board.note:
@@ -236,15 +237,22 @@ class _Run:
                 stack.enter_context(self._keys(user))
                 moving = asyncio.create_task(animate(self.view, self.recorder, self.board.hardware))
                 stack.callback(moving.cancel)
-                return await self._course(user, stopped)
+                return await self._course(user)
 
-    async def _course(self, user: User, stopped: asyncio.Event) -> int:
+    def _print(self, event: Event) -> None:
+        try:
+            print(to_line(event), flush=True)
+        except BrokenPipeError:  # the reader has seen enough
+            sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115  (until the end)
+            self.stopped.set()
+
+    async def _course(self, user: User) -> int:
         """From the start to whatever ends it; the exit code."""
         plan = self.plan
         endless = not plan.utterances and not plan.events and plan.seconds is None
         if endless and not plan.json:
             self.view.note("Ctrl-C ends it")
-        stop = asyncio.create_task(stopped.wait())
+        stop = asyncio.create_task(self.stopped.wait())
         dead = asyncio.create_task(self._event("exit"))
         talk = asyncio.create_task(self._talk(user))
         events = [asyncio.create_task(self._event(name)) for name in plan.events]
@@ -265,7 +273,7 @@ class _Run:
             for task in (talk, *waiting):
                 task.cancel()
         if stop in done:
-            return 0 if endless else 130
+            return 0 if endless or plan.json else 130
         if dead in done:
             self.board.check()
         if plan.events and not any(task in done for task in events):
@@ -299,7 +307,9 @@ class _Run:
                 return f"the board gave up: {event['code']}, {event.get('message', '')}"
             if event["source"] == "device" and event["event"] == "lost":
                 reason = event["reason"] or event["code"]
-                return f"no session within {CONNECT_S:g} s ({reason}); is the host there? `vrt serve` starts one"
+                return (
+                    f"no session within {CONNECT_S:g} s ({reason}); is the host there? `vrt serve` starts one"
+                )
         return f"no session within {CONNECT_S:g} s"
 
     async def _event(self, name: str) -> None:
@@ -309,7 +319,7 @@ class _Run:
         return Microphone(self.board.say) if self.plan.mic else None
 
     @contextlib.contextmanager
-    def _keys(self, user: User) -> Any:
+    def _keys(self, user: User) -> Iterator[None]:
         """Enter holds the button, where there is somebody to press it."""
         if self.plan.json or not sys.stdin.isatty() or os.name == "nt":
             yield
@@ -341,19 +351,18 @@ class _Run:
 
 
 @contextlib.contextmanager
-def _signals() -> Any:
-    """An event that Ctrl-C and SIGTERM set, so that the board is switched off in good order."""
-    stopped = asyncio.Event()
+def _signals(stopped: asyncio.Event) -> Iterator[None]:
+    """Ctrl-C and SIGTERM set `stopped`, so that the board is switched off in good order."""
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGINT, signal.SIGTERM)
     try:
         for number in numbers:
             loop.add_signal_handler(number, stopped.set)
     except NotImplementedError:  # Windows: Ctrl-C arrives as KeyboardInterrupt
-        yield stopped
+        yield
         return
     try:
-        yield stopped
+        yield
     finally:
         for number in numbers:
             loop.remove_signal_handler(number)

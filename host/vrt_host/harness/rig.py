@@ -15,36 +15,15 @@ from typing import Any, Self
 from vrt_host.agents.base import Agent
 from vrt_host.auth import TokenFile
 from vrt_host.config import ServerConfig
-from vrt_host.harness.live import View
 from vrt_host.harness.proxy import Proxy
 from vrt_host.harness.recorder import Recorder
+from vrt_host.harness.watch import watch
 from vrt_host.server import serve
 from vrt_host.sim.board import SimBoard
-from vrt_host.sim.hardware import Hardware
 
 _ID_SHOWN = 8  # characters of a session's id in the log: whoever has all of it could resume the session
-_MOVE_S = 0.125
 _START_S = 60.0
 """The agent's models are loaded before the host listens."""
-
-
-def watch(recorder: Recorder, board: SimBoard) -> None:
-    """Record what the board and its hardware tell from now on."""
-
-    def record(event: dict[str, Any]) -> None:
-        fields = {name: value for name, value in event.items() if name not in {"t", "source", "event"}}
-        recorder.add(event["source"], event["event"], at=board.hardware.monotonic(event["t"]), **fields)
-
-    board.listen(record)
-
-
-async def animate(view: View, recorder: Recorder, hardware: Hardware) -> None:
-    """Keep the status bar moving, until cancelled."""
-    while True:
-        await asyncio.sleep(_MOVE_S)
-        now = hardware.now
-        sounds = (track.between(now - 2 * _MOVE_S, now) for track in (hardware.microphone, hardware.speaker))
-        view.heard(recorder.now, *sounds)
 
 
 class Rig:

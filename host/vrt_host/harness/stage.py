@@ -105,9 +105,18 @@ class Stage:
             last = "; ".join(summary(entry) for entry in seen[-_SHOWN:]) or "nothing"
             self._fail(step, f"waited {within:g} s for {wanted}; the last that was seen: {last}")
         if _fatal(found):
-            self._fail(step, f"the board failed: {summary(found)}")
+            self._fail(step, f"the board stopped: {self._last_words() or summary(found)}")
         self._pass(step, found["t"], detail(found) if detail is not None else "")
         return found
+
+    def _last_words(self) -> str:
+        """What the firmware said before it ended, in one line."""
+        for entry in reversed(self.recorder.events):
+            if entry["source"] == "device" and entry["event"] == "error":
+                return f"{entry['code']}, {entry.get('message', '')}"
+            if entry["source"] == "device" and entry["event"] in {"traceback", "console"}:
+                return str(entry["text"]).splitlines()[-1]
+        return ""
 
     def check(self, step: str, condition: bool, saw: object, detail: str = "") -> None:
         """A condition that must hold now; `saw` says what there was."""
