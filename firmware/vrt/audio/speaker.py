@@ -1,9 +1,9 @@
 # The speaker: what the host sends, by items, to samples for the I2S; and how much of each item truly leaves.
 #
-# Wire bytes wait in a ring. Two buffers of 10 ms alternate: the I2S takes one while `poll` makes the other, and the callback
-# hands it over. When the ring runs dry the rest is silence, until the DMA holds nothing else: then the last sample has
-# left, playback is done, and the I2S rests. A transfer cannot be called back, so what has been handed over counts as
-# heard: it will be. Only the constructor, `begin`, `flush` and a re-opening allocate.
+# Wire bytes wait in a ring. Three buffers of 16 ms take turns: the I2S takes one while `poll` makes the others, and the
+# callback hands over the next. When the ring runs dry the rest is silence, until the DMA holds nothing else: then the last
+# sample has left, playback is done, and the I2S rests. A transfer cannot be called back, so what has been handed over
+# counts as heard: it will be. Only the constructor, `begin`, `flush` and a re-opening allocate.
 from array import array
 
 from micropython import const
@@ -13,7 +13,9 @@ from vrt.audio import dsp
 from vrt.audio.ring import Ring
 from vrt.errors import ConfigError
 
-_CHUNK_MS = const(10)
+_CHUNK_MS = const(16)  # flush cannot take back a transfer; and each costs a callback
+_CHUNKS = const(3)
+_MARGIN_MS = const(20)  # poll comes at least so often
 _STALL_MS = const(500)  # no transfer takes so long: the I2S is stuck
 _ITEMS = const(8)  # items in the ring at once
 
@@ -45,22 +47,23 @@ class Speaker:
         self._count = rate * _CHUNK_MS // 1000  # wire samples of a chunk
         frames = dac_rate * _CHUNK_MS // 1000
         self._ring = Ring(ring_bytes)
-        self._chunks = (array("h", bytes(2 * frames)), array("h", bytes(2 * frames)))
+        self._chunks = [array("h", bytes(2 * frames)) for _ in range(_CHUNKS)]
         self._wire = bytearray(self._count) if encoding == "pcmu" else array("h", bytes(2 * self._count))
         self._work = array("H", b"\x00\x80" * (self._past + self._count))
         self._prefill = rate * prefill_ms // 1000 * self._width
         self._prefill_ms = prefill_ms
         self._depth = rate * dma_ms // 1000 + self._past  # wire samples until what was made last has left
-        self._patience_ms = dma_ms - 2 * _CHUNK_MS
+        self._patience_ms = dma_ms - _MARGIN_MS
 
         # Places count wire samples since the speaker last rested.
         self._items = []  # (id, place of its first sample), oldest first
         self._open = False  # the newest item takes audio
         self._received = self._taken = self._handed = 0
-        self._ends = array("i", (0, 0))  # by chunk: the place where it ends
-        # A chunk is ready from when poll has made it until it is handed over, by poll or by the callback.
-        self._next = 0  # the chunk to make or to hand over next
-        self._ready = False
+        self._ends = array("i", bytes(4 * _CHUNKS))  # by chunk: the place where it ends
+        # Chunks from _next up to _made, round, are ready. Only poll and flush write _made, only _go_on writes _next: in the
+        # callback, or while nothing is outstanding.
+        self._next = self._made = 0
+        self._held = False  # the callback may not hand over
         self._running = False  # a transfer is outstanding
         self._moved = False  # one has ended since the last poll
         self._progress = 0  # when that was seen
@@ -116,19 +119,18 @@ class Speaker:
         if self._moved:
             self._moved = False
             self._progress = now
-        if not self._ready:
-            if self._hungry and self._filled(now):
-                self._hungry = False
-                self.playing = True
-            if self._due(now):
-                self._make()
-                self._ready = True
-                if not self._running:
-                    self._progress = now
-                    self._hand_over()
-            elif self.playing and self._hungry and not self._running and not self._ring.readable:
-                self.playing = False
-                return True
+        if self._hungry and self._filled(now):
+            self._hungry = False
+            self.playing = True
+        while (self._made - self._next) % _CHUNKS < _CHUNKS - 1 and self._due(now):
+            self._make()
+            self._made = (self._made + 1) % _CHUNKS
+            if not self._running:
+                self._progress = now
+                self._go_on()
+        if self._hungry and self.playing and not self._running and not self._ring.readable:
+            self.playing = False
+            return True
         if self._running and ticks.diff(now, self._progress) > _STALL_MS:
             self._restart(now)
         return False
@@ -136,7 +138,9 @@ class Speaker:
     def flush(self):
         # Silence: nothing that waits is played. Returns [(item id, milliseconds of it that are heard)] of the items that
         # were not played to their end, as far as it was received.
-        self._ready = False  # from here on the callback hands nothing over
+        self._held = True
+        self._made = self._next
+        self._held = False
         cut = []
         end = self._received
         for k in range(len(self._items) - 1, -1, -1):
@@ -185,7 +189,7 @@ class Speaker:
 
     def _make(self):
         # The next chunk: what the ring has, then silence.
-        k = self._next
+        k = self._made
         target = self._wire if self._convert else self._chunks[k]
         count = self._count
         n = 0
@@ -206,23 +210,20 @@ class Speaker:
         self._taken += n
         self._ends[k] = self._taken
 
-    def _hand_over(self):
+    def _go_on(self):
+        # Hands over the next chunk, if one is ready.
         k = self._next
-        self._next = 1 - k
-        self._handed = self._ends[k]
-        self._ready = False
-        self._running = True
-        self._i2s.write(self._chunks[k])
+        self._running = k != self._made and not self._held
+        if self._running:
+            self._handed = self._ends[k]
+            self._next = (k + 1) % _CHUNKS
+            self._i2s.write(self._chunks[k])
 
     def _on_taken(self, i2s):
         # The I2S's callback, from the scheduler: between any two steps of the other methods.
-        if i2s is not self._i2s:
-            return
-        self._moved = True
-        if self._ready:
-            self._hand_over()
-        else:
-            self._running = False
+        if i2s is self._i2s:
+            self._moved = True
+            self._go_on()
 
     def _restart(self, now):
         self.stalls += 1
@@ -230,6 +231,4 @@ class Speaker:
         if self._reopen:
             self._i2s.deinit()
             self._attach(self._reopen())
-            self._running = False
-            if self._ready:
-                self._hand_over()
+            self._go_on()
