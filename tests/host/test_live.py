@@ -2,7 +2,7 @@ import io
 
 import numpy as np
 from rich.console import Console
-from vrt_host.harness.live import View
+from vrt_host.harness.live import View, console
 
 
 def plain(width=80):
@@ -76,3 +76,12 @@ def test_view_tables_keep_brackets():
     view = View(plain())
     view.table("figures", [("heap [KiB]", "90", "of 128")])
     assert "heap [KiB]" in written(view)
+
+
+def test_view_replaces_what_the_output_cannot_write(monkeypatch):
+    raw = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(raw, encoding="ascii"))
+    view = View(console())
+    view.passed(1, "“yes”")
+    view.console.file.flush()
+    assert raw.getvalue() == b"   1.00  ? ?yes?\n"

@@ -14,12 +14,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from rich.console import Console
-
 from vrt_host.config import DEFAULT_PORT
 from vrt_host.errors import UsageError, VrtError
 from vrt_host.harness import user as plans
-from vrt_host.harness.live import View
+from vrt_host.harness.live import View, console
 from vrt_host.harness.recorder import Event, NotSeen, Recorder, to_line
 from vrt_host.harness.sound import RATE, conversation
 from vrt_host.harness.story import Narrator
@@ -209,7 +207,7 @@ class _Run:
         self.plan = plan
         self.board = board
         self.recorder = Recorder()
-        self.view = View(Console(stderr=plan.json, quiet=plan.json))
+        self.view = View(console(quiet=plan.json))
         self.stopped = asyncio.Event()
         if plan.json:
             self.recorder.listen(self._print)

@@ -5,6 +5,8 @@ Without a terminal (a pipe, CI) the same lines come plain and the bar is left ou
 
 from __future__ import annotations
 
+import io
+import sys
 from collections import deque
 from types import TracebackType
 from typing import Self
@@ -39,6 +41,13 @@ _LIGHTS = {
     "error": "bold red",
     "connecting": "bright_black",
 }
+
+
+def console(*, quiet: bool = False) -> Console:
+    """Standard output: a terminal at its own width, else 120 columns; what its encoding lacks becomes `?`."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+    return Console(quiet=quiet, width=None if sys.stdout.isatty() else 120)
 
 
 class View:
@@ -91,9 +100,8 @@ class View:
     def title(self, text: str, detail: str = "") -> None:
         """A heading with an empty line before it."""
         self.console.print()
-        self.console.print(
-            f"[bold]{escape(text)}[/]  [bright_black]{escape(detail)}[/]".rstrip(), highlight=False
-        )
+        line = f"[bold]{escape(text)}[/]"
+        self.console.print(f"{line}  [bright_black]{escape(detail)}[/]" if detail else line, highlight=False)
 
     def say(self, time: float, who: str, text: str) -> None:
         """One line of what happens: `who` is a key of `STYLES`."""
