@@ -25,7 +25,7 @@ def test_a_press_silences_at_once_and_tells_in_order():
     assert device.link.order[:4] == ["playback", "interrupt", "tool.result", "tool.result"]
     playback = device.sent("playback")[0]
     assert playback["itemId"] == "i1"
-    assert 20 <= playback["playedMs"] <= 150
+    assert 20 <= playback["playedMs"] <= 180
     assert device.sent("interrupt")[0] == {
         "v": 1,
         "seq": 2,
@@ -36,7 +36,9 @@ def test_a_press_silences_at_once_and_tells_in_order():
     assert [m["callId"] for m in device.sent("tool.result")] == ["c1", "c2"]
     assert {m["code"] for m in device.sent("tool.result")} == {"INTERRUPTED"}
     device.run(200)
-    assert device.loud_at <= cut + 30  # what the I2S had: two pieces in the DMA, one on its way there
+    assert (
+        device.loud_at <= cut + 50
+    )  # what the I2S had: a DMA of 32 ms and a piece of 16 ms on its way there
     device.run(3000)
     assert device.done == ["slow begins"]
     assert device.last("interrupt")["reason"] == "user"
