@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
@@ -20,6 +21,9 @@ log = logging.getLogger(__name__)
 
 CAPABILITIES = ("tool-stream-v1", "global-tool-ids-v1")
 """What sessions support; the second asks for ids that are random anyway."""
+
+_TOKEN = re.compile(r"vrt_[\w-]*")
+"""A token that stands where it should not, whole or cut: a client that puts it into the wrong member, for one."""
 
 Observer = Callable[[dict[str, Any]], None]
 """Is told `{"t": seconds on the monotonic clock, "event": name, "session": id, ...}` of all that happens."""
@@ -262,9 +266,14 @@ def to_json(format_: Format) -> dict[str, Json]:
     return {"encoding": format_.encoding, "sampleRate": format_.sample_rate}
 
 
+def without_tokens(text: str) -> str:
+    """The text with every token made unreadable."""
+    return _TOKEN.sub("vrt_***", text)
+
+
 def printable(text: str, limit: int) -> str:
-    """A peer's text for one line of the log: bounded, and without anything that moves the cursor."""
-    shown = text[: limit + 1].encode("unicode_escape").decode("ascii")
+    """A peer's text for one line of a log: bounded, without a token and without anything that moves the cursor."""
+    shown = without_tokens(text[: limit + 1]).encode("unicode_escape").decode("ascii")
     return shown if len(shown) <= limit else shown[:limit] + "..."
 
 

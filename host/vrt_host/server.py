@@ -37,7 +37,7 @@ from vrt_host.connection import Connection, Event
 from vrt_host.errors import AgentStartError, UsageError
 from vrt_host.links.base import Link
 from vrt_host.links.websocket import CLOSE_TIMEOUT_S, WRITE_LIMIT, WebSocketLink, quiet
-from vrt_host.runner import Alarm, Observer, Runner, printable
+from vrt_host.runner import Alarm, Observer, Runner, printable, without_tokens
 from vrt_host.session import AudioFrame, Close, Fault, Hello, Limits, Message
 
 log = logging.getLogger(__name__)
@@ -384,11 +384,12 @@ class Seat:
     def _on_fault(self, fault: Fault) -> None:
         """Log what the peer did wrong, as long as it does not fill the log with it."""
         self._faults += 1
+        text = printable(fault.text, 200)
         if self._faults <= FAULTS_LOGGED:
-            log.info("%s: %s: %s", self.peer, fault.code, printable(fault.text, 200))
+            log.info("%s: %s: %s", self.peer, fault.code, text)
             if self._faults == FAULTS_LOGGED:
                 log.info("%s: further faults of this link are not logged", self.peer)
-        self._observe("fault", code=fault.code, text=fault.text)
+        self._observe("fault", code=fault.code, text=text)
 
     def _send(self) -> None:
         link, connection = self.link, self.connection
@@ -425,6 +426,7 @@ class Seat:
             self._observer({"t": self.now(), "event": name, "session": session, **fields})
 
     def _observe_message(self, name: str, frame: str) -> None:
+        frame = without_tokens(frame)  # also the error that quotes what a client put into the wrong place
         try:
             message = json.loads(frame)
         except (ValueError, RecursionError):

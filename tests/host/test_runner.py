@@ -56,6 +56,11 @@ def test_peer_s_text_is_one_bounded_line():
     assert shown.isprintable()
 
 
+def test_token_in_a_peer_s_text_is_hidden_also_when_it_is_cut():
+    assert printable('"vrt_abc-DEF_123" is wrong', 100) == '"vrt_***" is wrong'
+    assert printable("x" * 90 + "vrt_abcdefghijklm", 100).endswith("xvrt_***")
+
+
 async def test_alarm_rings_at_the_earliest_time_it_was_given():
     loop = asyncio.get_running_loop()
     rung = asyncio.Event()

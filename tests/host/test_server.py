@@ -244,6 +244,13 @@ async def test_token_appears_in_no_log(tokens, caplog):
             async with host.client() as client:
                 await client.send("hello", auth={"token": token})
                 await client.next()
+        async with host.client() as client:
+            for wrong in (
+                f'{{"auth":{{"token":"{good}"',
+                json.dumps({"v": 1, "seq": 0, "type": "hello", "auth": good}),
+            ):
+                await client.raw(wrong)
+                await client.until("error")
     logged = "".join(record.getMessage() for record in caplog.records if record.name.startswith("vrt_host"))
     for text in (logged, json.dumps(list(host.events))):
         assert good not in text
