@@ -46,10 +46,13 @@ def unmask(stream):
             n = int.from_bytes(stream[at : at + size], "big")
             at += size
         key = stream[at : at + 4]
-        payload = bytes([byte ^ key[index & 3] for index, byte in enumerate(stream[at + 4 : at + 4 + n])])
+        at += 4
+        payload = bytearray(stream[at : at + n])
         assert len(payload) == n, "half a frame"
-        frames.append((first, payload))
-        at += 4 + n
+        for index in range(n):
+            payload[index] ^= key[index & 3]
+        frames.append((first, bytes(payload)))
+        at += n
     return frames
 
 
@@ -60,8 +63,11 @@ class Dice:
 
     def roll(self, n):
         # 0 to n - 1.
-        self.state = (self.state * 1103 + 12345) & 0xFFFFF
+        self.state = (self.state * 757 + 12345) & 0xFFFFF
         return (self.state >> 4) % n
 
     def bytes(self, n):
-        return bytes([self.roll(256) for _ in range(n)])
+        made = bytearray(n)
+        for index in range(n):
+            made[index] = self.roll(256)
+        return bytes(made)

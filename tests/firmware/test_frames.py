@@ -129,40 +129,51 @@ def test_utf8_viper_equals_plain():
             state = new
 
 
-def well_formed(sequence):
-    # RFC 3629 section 4, its grammar spelled out for one character.
-    tail = b"".join([b"t" if 0x80 <= byte <= 0xBF else b"x" for byte in sequence[1:]])
-    first = sequence[0]
-    if first < 0x80:
-        return len(sequence) == 1
-    if 0xC2 <= first <= 0xDF:
-        return tail == b"t"
-    if 0xE0 <= first <= 0xEF:
-        value = (first & 15) << 12 | (sequence[1] & 63) << 6 if len(sequence) > 1 else 0
-        return tail == b"tt" and value >= 0x800 and not 0xD800 <= value <= 0xDFFF
-    if 0xF0 <= first <= 0xF4:
-        value = (first & 7) << 18 | (sequence[1] & 63) << 12 if len(sequence) > 1 else 0
-        return tail == b"ttt" and 0x10000 <= value <= 0x10FFFF
-    return False
+def test_feed_refuses_every_wrong_first_byte():
+    chunk = bytearray(2)
+    state = new_state(0)
+    fresh = new_state(0)
+    for first in range(256):
+        for index in range(len(state)):
+            state[index] = fresh[index]
+        chunk[0] = first
+        right = first in (0x01, 0x02, 0x81, 0x82, 0x88, 0x89, 0x8A)
+        got = websocket.feed(state, chunk, 2, bytearray(0), bytearray(0))
+        assert got == -1002 if not right else got >= 0, first
+
+
+def well_formed(data, n):
+    # Whether data[0:n] is one character of more than one byte, by RFC 3629.
+    first = data[0]
+    needed = 1 if 0xC0 <= first < 0xE0 else 2 if 0xE0 <= first < 0xF0 else 3 if 0xF0 <= first < 0xF8 else 0
+    if needed + 1 != n or not needed:
+        return False
+    value = first & (0x3F >> needed)
+    for index in range(1, n):
+        if data[index] & 0xC0 != 0x80:
+            return False
+        value = value << 6 | data[index] & 0x3F
+    return (0x80, 0x800, 0x10000)[needed - 1] <= value <= 0x10FFFF and not 0xD800 <= value <= 0xDFFF
 
 
 def test_utf8_accepts_what_the_standard_does():
     utf8 = websocket.utf8
-    seconds = (0x00, 0x41, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xFF)
+    data = bytearray(5)
     for first in range(256):
-        assert (utf8(bytes((first,)), 0, 1, 0) == 0) == well_formed(bytes((first,)))
-        for second in seconds:
-            for rest in (b"", b"\x80", b"\xbf\x80", b"\x80\x41", b"\xc0\x80"):
-                sequence = bytes((first, second)) + rest
-                if first < 0x80:
-                    continue
-                state = utf8(sequence, 0, len(sequence), 0)
-                if well_formed(sequence):
-                    assert state == 0, sequence
-                elif first >= 0xC2 and well_formed(sequence[:-1]) and sequence[-1] < 0x80:
-                    assert state == 0, sequence  # a whole character and an ASCII one
-                else:
-                    assert state != 0, sequence
+        data[0] = first
+        assert (utf8(data, 0, 1, 0) == 0) == (first < 0x80)
+        for second in (0x00, 0x41, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xFF):
+            data[1] = second
+            for third in (0x41, 0x80, 0xBF, 0xC0):
+                data[2] = third
+                for fourth in (0x41, 0x80, 0xBF):
+                    data[3] = fourth
+                    for n in (2, 3, 4):
+                        if first >= 0x80:
+                            end = n
+                            while end > 2 and data[end - 1] < 0x80:
+                                end -= 1  # ASCII after it changes nothing
+                            assert (utf8(data, 0, n, 0) == 0) == well_formed(data, end), bytes(data[:n])
 
 
 def test_utf8_goes_on_across_every_cut():
@@ -186,7 +197,10 @@ def test_build_masks_with_a_new_key_each_time():
 
 
 def test_build_uses_the_shortest_length():
-    for n, head in ((0, 6), (125, 6), (126, 8), (65535, 8), (65536, 14)):
-        tx = bytearray(n + 14)
-        assert websocket.build(tx, 0x82, bytes(n), n, new_state(0)) == n + head
-        assert unmask(bytes(tx[: n + head])) == [(0x82, bytes(n))]
+    tx = bytearray(65550)
+    for n, head in ((0, b"\x80"), (125, b"\xfd"), (126, b"\xfe\x00\x7e"), (65535, b"\xfe\xff\xff")):
+        assert websocket.build(tx, 0x82, bytes(n), n, new_state(0)) == 1 + len(head) + 4 + n
+        assert bytes(tx[: 1 + len(head)]) == b"\x82" + head
+    payload = bytes(65536)
+    assert websocket.build(tx, 0x82, payload, 65536, new_state(0)) == 65550
+    assert unmask(tx) == [(0x82, payload)]

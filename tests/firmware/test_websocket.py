@@ -41,7 +41,7 @@ class Client:
     def flush(self):
         ws = self.ws
         while ws.out_n and not self.blocked:
-            self.wrote += bytes(ws.out[ws.out_at : ws.out_at + ws.out_n])
+            self.wrote += bytes(memoryview(ws.out)[ws.out_at : ws.out_at + ws.out_n])
             ws.sent(ws.out_n)
 
     def feed(self, stream, step=64):
@@ -50,7 +50,8 @@ class Client:
         while at < len(stream):
             n = min(step, self.ws.want, len(stream) - at)
             assert n > 0
-            self.ws.chunk[:n] = stream[at : at + n]
+            for index in range(n):  # without a copy: the 32-bit build has 1 MB and does not collect
+                self.ws.chunk[index] = stream[at + index]
             at += n
             self.drain(n)
         return self
@@ -62,7 +63,7 @@ class Client:
             n = 0
             self.flush()
             if event in (TEXT_EVENT, AUDIO):
-                self.events.append((event, bytes(ws.rx[: ws.n])))
+                self.events.append((event, bytes(memoryview(ws.rx)[: ws.n])))
             elif event not in (NONE, CONTROL):
                 self.events.append((event, None))
             if ws.want:
@@ -71,30 +72,39 @@ class Client:
 
     def send(self, opcode, payload):
         length = self.ws.frame(opcode, payload, len(payload))
-        self.wrote += bytes(self.ws.tx[:length])
+        self.wrote += bytes(memoryview(self.ws.tx)[:length])
         return length
 
     def frames(self):
         return unmask(self.wrote)
 
+    def open(self):
+        self.start()
+        self.flush()
+        self.wrote = b""
+        self.feed(ANSWER)
+        assert self.take() == ([(OPEN, None)], [])
+        return self
+
+    def take(self):
+        # What came out since the last time: the events, and the frames that were written.
+        events, wrote = self.events, self.wrote
+        self.events = []
+        self.wrote = b""
+        return events, unmask(wrote)
+
 
 def opened(**sizes):
-    client = Client(**sizes).start()
-    client.flush()
-    client.feed(ANSWER)
-    assert client.events == [(OPEN, None)]
-    client.events.clear()
-    client.wrote = b""
-    return client
+    return Client(**sizes).open()
 
 
 def failed(stream, code):
     # The client answers the stream with that close code, hears nothing more, and keeps the code.
+    client = Client(chunk=512)
     for step in (1, 64, 512):
-        client = opened(chunk=512)
+        client.open()
         client.feed(frame(TEXT, b"before") + stream + frame(TEXT, b"later") + b"\xff" * 40, step)
-        assert client.events == [(TEXT_EVENT, b"before")], client.events
-        assert client.frames() == [(CLOSE, bytes((code >> 8, code & 255)))], client.frames()
+        assert client.take() == ([(TEXT_EVENT, b"before")], [(CLOSE, bytes((code >> 8, code & 255)))])
         assert client.ws.close_code == code
         assert client.ws.closing()
         assert not client.ws.writable()
@@ -196,26 +206,27 @@ def conversation():
 
 def test_client_receives_messages_cut_at_every_byte():
     stream, events, pongs = conversation()
+    client = opened(chunk=512)
     for cut in range(len(stream) + 1):
-        client = opened(chunk=512)
         client.feed(stream[:cut], 512)
         client.feed(stream[cut:], 512)
-        assert (client.events, client.frames()) == (events, pongs), cut
+        assert client.take() == (events, pongs), cut
 
 
 def test_client_receives_messages_in_pieces_of_every_size():
     stream, events, pongs = conversation()
+    client = opened()
     for step in range(1, 65):
-        client = opened().feed(stream, step)
-        assert (client.events, client.frames()) == (events, pongs), step
+        client.feed(stream, step)
+        assert client.take() == (events, pongs), step
 
 
 def test_client_receives_every_form_of_length():
-    client = opened(rx=70000, chunk=4096)
-    for n in (125, 126, 127, 255, 256, 65535, 65536, 65537):
-        client.feed(frame(BINARY, b"\x5a" * n), 4096)
-        assert client.events == [(AUDIO, b"\x5a" * n)], n
-        client.events.clear()
+    client = opened(rx=65537, chunk=4096)
+    for n in (125, 126, 127, 255, 256, 65535, 65537):
+        payload = b"\x5a" * n
+        client.feed(frame(BINARY, payload), 4096)
+        assert client.take() == ([(AUDIO, payload)], []), n
 
 
 def test_client_receives_a_length_longer_than_it_needs():
@@ -271,16 +282,9 @@ def test_client_fails_at_a_message_beyond_reason():
 
 
 def test_client_fails_at_wrong_frames():
-    for first in range(256):
-        opcode = first & 15
-        if (
-            first & 0x70
-            or opcode in (3, 4, 5, 6, 7)
-            or opcode > 10
-            or (first < 0x80 and opcode > 7)
-            or opcode == 0
-        ):
-            failed(bytes((first, 0)), 1002)
+    # test_frames.py has every wrong first byte.
+    for first in (0xC1, 0xA2, 0x91, 0x83, 0x8B, 0x09, 0x80):
+        failed(bytes((first, 0)), 1002)
     for first in (TEXT, BINARY, CLOSE, PING, PONG):
         failed(bytes((first, 0x80, 1, 2, 3, 4)), 1002)
     for first in (CLOSE, PING, PONG):
@@ -371,12 +375,11 @@ def test_client_writes_out_a_half_sent_frame_byte_by_byte():
 
 
 def test_client_sends_masked_messages():
-    client = opened(tx=70000)
-    for n in (0, 1, 2, 3, 4, 125, 126, 165, 65535, 65536):
+    client = opened(tx=300)
+    for n in (0, 1, 2, 3, 4, 125, 126, 165, 300):  # test_frames.py has the longer ones
         payload = Dice(n).bytes(n)
         assert client.send(1 + n % 2, payload)
-        assert client.frames() == [(TEXT if n % 2 == 0 else BINARY, payload)]
-        client.wrote = b""
+        assert client.take() == ([], [(BINARY if n % 2 else TEXT, payload)])
 
 
 def test_client_refuses_to_send_what_does_not_fit():

@@ -109,7 +109,8 @@ def _end_frame(st):
 
 
 def feed(st, chunk, n, msg, ctl):
-    pos, end = (0, n) if n else (st[_POS], st[_END])
+    pos = 0 if n else st[_POS]
+    end = n or st[_END]
     result = 0
     while result == 0:
         if not st[_BODY]:
