@@ -3,4 +3,4 @@
 try:
     from vrt.audio import dsp
 except (SyntaxError, ValueError):
-    import vrt.audio.dsp_plain as dsp  # noqa: F401
+    from vrt.audio import dsp_plain as dsp  # noqa: F401
