@@ -34,7 +34,7 @@ def _decode_table() -> NDArray[np.int16]:
 
 
 _ULAW = _encode_table()
-_LINEAR = _decode_table().astype(np.float32) / 32768
+_LINEAR = _decode_table().astype(np.float32) / np.float32(32768)
 
 
 def to_pcm16(samples: Samples) -> NDArray[np.int16]:
@@ -44,7 +44,8 @@ def to_pcm16(samples: Samples) -> NDArray[np.int16]:
 
 def from_pcm16(values: NDArray[np.int16]) -> Samples:
     """16-bit integers as samples."""
-    return values.astype(np.float32) / 32768
+    samples: Samples = values.astype(np.float32) / np.float32(32768)
+    return samples
 
 
 class Codec(Protocol):
@@ -83,7 +84,7 @@ class Pcm16:
         data = self._half + payload
         whole = len(data) & ~1
         self._half = data[whole:]
-        return np.frombuffer(data[:whole], "<i2").astype(np.float32) / 32768
+        return from_pcm16(np.frombuffer(data[:whole], "<i2"))
 
     def encode(self, samples: Samples) -> bytes:
         return to_pcm16(samples).astype("<i2").tobytes()

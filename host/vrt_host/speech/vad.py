@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
-import onnxruntime
+import onnxruntime  # type: ignore[import-untyped]
 
 from vrt_host.speech import models
 from vrt_host.speech.codec import Samples
@@ -54,7 +54,9 @@ class Silero:
 
     def reset(self) -> None:
         self._state = np.zeros((2, 1, 128), np.float32)
-        self._pending = np.zeros(_CONTEXT, np.float32)  # always the context, then what does not fill a window yet
+        self._pending = np.zeros(
+            _CONTEXT, np.float32
+        )  # always the context, then what does not fill a window yet
 
     def feed(self, samples: Samples) -> Sequence[float]:
         pending = np.concatenate([self._pending, samples])

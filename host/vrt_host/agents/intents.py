@@ -1,0 +1,281 @@
+"""From words to commands, over the tools that the device declared.
+
+One tree of sentences serves the grammar of the recogniser, the parser of what was heard or typed, and the check that
+two recognisers mean the same. Nothing here knows a tool.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from vrt_host.agents import phrases
+from vrt_host.agents.agreement import NEARLY, NEARLY_WHEN_ASKED, Fuzzy, Sounds, limit
+from vrt_host.agents.base import Json, Tool
+from vrt_host.agents.phrases import Phrase
+from vrt_host.agents.templates import (
+    Binding,
+    Either,
+    Mark,
+    Node,
+    Numbers,
+    Row,
+    Values,
+    align,
+    example,
+    jsgf,
+    match_all,
+    optional,
+    parse,
+    spoken_words,
+    vocabulary,
+    words,
+)
+from vrt_host.speech.words import normalise
+
+Control = Literal["stop", "yes", "no", "help"]
+
+_CONTROLS: Mapping[Control, str] = {
+    "stop": "(stop|cancel|never mind|be quiet) [that|now|it|please]",
+    "yes": "(yes|yeah|yes please|confirm)",
+    "no": "(no|no thanks|no thank you)",
+    "help": "(help|what can you do|what can i say)",
+}
+_POLITE = parse("(please|(can|could|would|will) you [please])", {})
+_JOIN = parse("(and [then]|then)", {})
+_RISKY = frozenset(("unlock", "unlatch", "unbolt", "disarm"))
+_RISKY_TO_OPEN = frozenset(("door", "doors", "gate", "garage", "lock", "safe"))
+_DOUBT = 0.3
+"""By how much another command may fit better when the one understood asks before it acts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One call that a sentence asks for."""
+
+    phrase: Phrase
+    arguments: Mapping[str, Json]
+    text: str
+    """The sentence, without what joined or softened it."""
+
+    @property
+    def tool(self) -> Tool:
+        return self.phrase.tool
+
+    @property
+    def asks_device(self) -> bool:
+        """The device itself will ask for the button."""
+        return self.tool.confirm == "button" and self.tool.asks(self.arguments)
+
+    @property
+    def asks_aloud(self) -> bool:
+        """We must ask and hear yes: so the tool says, or it opens the house and nobody thought of asking."""
+        if self.tool.confirm is not None:
+            return self.tool.confirm == "voice" and self.tool.asks(self.arguments)
+        said = set(self.text.split())
+        return bool(said & _RISKY or ("open" in said and said & _RISKY_TO_OPEN))
+
+    @property
+    def asks(self) -> bool:
+        """Nothing happens before somebody agreed."""
+        return self.asks_device or self.asks_aloud
+
+    def same(self, other: Command) -> bool:
+        """Whether both mean the same call."""
+        return self.tool.name == other.tool.name and self.arguments == other.arguments
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What a sentence means: commands in their order, or one of our own words."""
+
+    commands: tuple[Command, ...] = ()
+    control: Control | None = None
+
+    @property
+    def asks(self) -> bool:
+        """Nothing at all happens before somebody agreed."""
+        return bool(self.commands) and all(command.asks for command in self.commands)
+
+    def same(self, other: Meaning) -> bool:
+        """Whether both mean the same."""
+        return (
+            self.control == other.control
+            and len(self.commands) == len(other.commands)
+            and all(mine.same(theirs) for mine, theirs in zip(self.commands, other.commands, strict=True))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """What a grammar recogniser needs."""
+
+    jsgf: str
+    pronunciations: Mapping[str, Sequence[Sequence[str]]]
+
+
+class Intents:
+    """What can be said in a session. `warnings` tells the operator which phrases of which tool are not used, and why."""
+
+    def __init__(self, tools: Sequence[Tool]) -> None:
+        self.warnings: list[str] = []
+        self._phrases = [phrase for tool in tools for phrase in phrases.of_tool(tool, self.warnings)]
+
+    def pronounce(self, sounds: Sounds) -> Grammar:
+        """The grammar; phrases with a word that `sounds` does not know are left out from now on, with a warning."""
+        known: dict[str, Sequence[Sequence[str]]] = {}
+
+        def unknown(node: Node) -> str | None:
+            for word in vocabulary(node):
+                if word not in known:
+                    known[word] = sounds(word)
+                if not known[word]:
+                    return word
+            return None
+
+        kept = []
+        for phrase in self._phrases:
+            word = unknown(phrase.node)
+            if word is None:
+                kept.append(phrase)
+            else:
+                self.warnings.append(
+                    f"tool {phrase.tool.name!r}: {example(phrase.node)!r} cannot be heard: nobody knows how "
+                    f"{word!r} is pronounced; spell it as it sounds"
+                )
+        self._phrases = kept
+        self.__dict__.pop("_tree", None)
+        unknown(self._tree)
+        rules = _Rules()
+        body = jsgf(self._tree, rules.name)
+        text = f"#JSGF V1.0;\ngrammar commands;\npublic <sentence> = {body};\n{rules.text(known, sounds)}"
+        return Grammar(text, {word: sound for word, sound in known.items() if sound})
+
+    @cached_property
+    def _tree(self) -> Node:
+        """Every sentence. The mark of a phrase is its index, of a control -1 and below."""
+        said = [Mark(index, phrase.node) for index, phrase in enumerate(self._phrases)]
+        own = [Mark(-1 - index, parse(say, {})) for index, say in enumerate(_CONTROLS.values())]
+        if not said:
+            return Either(tuple(own))
+        one = Either(tuple(said)) if len(said) > 1 else said[0]
+        commands = Row((optional(_POLITE), one, optional(Row((_JOIN, one))), optional(words("please"))))
+        return Either((commands, *own))
+
+    def parse(self, text: str) -> Meaning | None:
+        """What a text means, word for word; None when it is no sentence of ours.
+
+        When it can be read in several ways, the fewest commands win, then the tool and phrase declared first.
+        """
+        heard = normalise(text)
+        readings = [self._read(bindings, heard) for _, bindings in match_all(self._tree, heard)]
+        return min(readings, key=lambda pair: pair[0], default=(None, None))[1]
+
+    def _read(self, bindings: Sequence[Binding], heard: Sequence[str]) -> tuple[tuple[int, ...], Meaning]:
+        """A rank, for choosing among several readings, and the meaning."""
+        marks = [index for index, (name, _) in enumerate(bindings) if isinstance(name, int)]
+        keys = [int(bindings[index][0]) for index in marks]
+        if keys[0] < 0:
+            return (9, -keys[0]), Meaning(control=list(_CONTROLS)[-1 - keys[0]])
+        commands = []
+        for key, first, last in zip(keys, marks, [*marks[1:], len(bindings)], strict=True):
+            phrase = self._phrases[key]
+            filled = {
+                str(name): phrase.slots[str(name)].value(said) for name, said in bindings[first + 1 : last]
+            }
+            end = int(bindings[last][1]) if last < len(bindings) else len(heard)
+            text = list(heard[int(bindings[first][1]) : end])
+            while text[-1] in ("and", "then", "please"):
+                text.pop()
+            commands.append(Command(phrase, {**phrase.fixed, **filled}, " ".join(text)))
+        return (len(keys), *keys), Meaning(tuple(commands))
+
+    def agree(self, grammar: str, free: str, sounds: Sounds, against: float = math.inf) -> Meaning | None:
+        """What both recognisers heard; None when they differ, or heard no sentence of ours.
+
+        `against`: how much less likely the free recogniser finds the grammar's sentence than its own text.
+        """
+        understood = self.parse(complete(grammar))
+        if understood is None:
+            return None
+        exact = self.parse(free)
+        if exact is not None:
+            return understood if exact.same(understood) else None
+        expected = normalise(complete(grammar))
+        heard = Fuzzy(normalise(free), sounds)
+        cost = heard.cost(expected)
+        if cost > limit(expected):
+            return understood if against <= (NEARLY_WHEN_ASKED if understood.asks else NEARLY) else None
+        margin = _DOUBT if understood.asks else 0.0
+        for (at, bindings), other in align(self._tree, heard, {(0, ()): 0.0}, cost).items():
+            if other + heard.rest(at) < cost - margin and not self._read(bindings, heard.heard)[1].same(
+                understood
+            ):
+                return None
+        return understood
+
+    def examples(self, most: int = 6) -> list[str]:
+        """Sentences that would work, of as many tools as possible."""
+        first: dict[str, str] = {}
+        more: list[str] = []
+        for phrase in self._phrases:
+            sentence = example(phrase.node)
+            if first.setdefault(phrase.tool.name, sentence) != sentence:
+                more.append(sentence)
+        return [*first.values(), *more][:most]
+
+
+def complete(grammar: str) -> str:
+    """The hypothesis without a joint that nothing follows: the decoder hears one in the silence after a command."""
+    said = grammar.split()
+    while said and said[-1] in ("and", "then"):
+        said.pop()
+    return " ".join(said)
+
+
+class _Rules:
+    """The rules of the slots' values, each written once."""
+
+    def __init__(self) -> None:
+        self._names: dict[int, tuple[str, Values]] = {}
+
+    def name(self, values: Values) -> str:
+        return self._names.setdefault(id(values), (f"slot{len(self._names)}", values))[0]
+
+    def text(self, known: dict[str, Sequence[Sequence[str]]], sounds: Sounds) -> str:
+        lines = []
+        number = False
+        for name, values in self._names.values():
+            if isinstance(values, Numbers) and not values.listed:
+                lines.append(f"<{name}> = <number>;")
+                number = True
+            else:
+                lines.append(
+                    f"<{name}> = {' | '.join(' '.join(spoken_words(said)) for said in values.spoken())};"
+                )
+        if number:
+            lines.append(_NUMBER)
+        for word in _words_of(lines):
+            known.setdefault(word, sounds(word))
+        return "\n".join(lines) + "\n"
+
+
+_NUMBER = """\
+<one> = one | two | three | four | five | six | seven | eight | nine;
+<teen> = ten | eleven | twelve | thirteen | fourteen | fifteen | sixteen | seventeen | eighteen | nineteen;
+<ten> = twenty | thirty | forty | fifty | sixty | seventy | eighty | ninety;
+<small> = <one> | <teen> | <ten> [<one>];
+<hundred> = [<one> hundred [and]] <small> | <one> hundred;
+<number> = [minus] (zero | <hundred> | <hundred> thousand [[and] <hundred>] | <hundred> million [<hundred> thousand] [<hundred>]);"""
+
+
+def _words_of(lines: Sequence[str]) -> Iterator[str]:
+    """The words on the right of rules."""
+    for line in "\n".join(lines).split("\n"):
+        for token in line.partition("=")[2].replace("|", " ").replace("(", " ").replace(")", " ").split():
+            bare = token.strip("[];")
+            if bare and not bare.startswith("<"):
+                yield bare

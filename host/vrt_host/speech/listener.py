@@ -1,0 +1,160 @@
+"""One stream of the user's audio: where utterances begin, pause and end, and what the grammar heard in them.
+
+Not a line of waiting: audio goes in, events come out, and time is the audio's own. The free recogniser is somebody
+else's work, because it is slow: a `Pause` hands out the utterance to run it on, and `confirm` brings word that it
+agreed, which lets the utterance end sooner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from vrt_host.speech.asr_grammar import GrammarRecogniser
+from vrt_host.speech.codec import Samples
+from vrt_host.speech.vad import WINDOW, WINDOW_MS, Activity, Vad
+
+PAUSE_MS = 3 * WINDOW_MS
+"""Silence after which the utterance so far is handed out."""
+AGREED_MS = 7 * WINDOW_MS
+"""Silence that ends an utterance in which both recognisers heard the same complete sentence."""
+COMPLETE_MS = 500
+"""Silence that ends one which the grammar alone finds complete."""
+OPEN_MS = 800
+"""Silence that ends any other: people pause in the middle of a sentence."""
+LONGEST_MS = 10_000
+"""An utterance is ended after this time whatever is heard: another voice, or music, never pauses."""
+SHORTEST_MS = 160
+"""Less speech than this is a cough or a door, unless both recognisers make sense of it."""
+_BEFORE_MS = 320
+"""Audio from before the onset that belongs to the utterance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Onset:
+    """The user began to speak."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """The user paused after what may be a whole sentence. `number` names the pause, and grows."""
+
+    number: int
+    audio: Samples
+    """The utterance so far, at 16 kHz."""
+    grammar: str
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The user has finished."""
+
+    audio: Samples
+    grammar: str
+    pause: int | None
+    """The pause that ended it, if it was handed out: its transcription holds for the whole utterance."""
+    voiced_ms: int
+
+
+Event = Onset | Pause | End
+
+
+class Listener:
+    """Feed it in one thread at a time."""
+
+    def __init__(self, vad: Vad, grammar: GrammarRecogniser, complete: Callable[[str], bool]) -> None:
+        """`complete(text)`: whether a sentence of the grammar is whole."""
+        self._vad = vad
+        self._grammar = grammar
+        self._complete = complete
+        self.activity = Activity()
+        self._number = 0
+        self._partial = np.zeros(0, np.float32)  # what does not fill a window; the detector keeps the same
+        self._deaf = False
+        self._reset()
+
+    def _reset(self) -> None:
+        self.activity.reset()
+        self._recent: list[Samples] = []  # windows: the utterance, or the last ones before it
+        self._pause: int | None = None
+        self._heard = ""
+        self._agreed = False
+
+    @property
+    def speaking(self) -> bool:
+        """Whether an utterance is open."""
+        return self.activity.speaking
+
+    def feed(self, samples: Samples) -> list[Event]:
+        """The next audio at 16 kHz; what it brought about."""
+        self._partial = np.concatenate([self._partial, samples])
+        events: list[Event] = []
+        for probability in self._vad.feed(samples):
+            window, self._partial = self._partial[:WINDOW], self._partial[WINDOW:]
+            events += self._window(window, probability)
+        return events
+
+    def _window(self, window: Samples, probability: float) -> list[Event]:
+        activity = self.activity
+        if self._deaf and probability >= activity.off:
+            return []
+        self._deaf = False
+        paused = activity.silence_ms > 0
+        began = activity.push(probability)
+        self._recent.append(window)
+        if began:
+            self._grammar.begin()
+            self._grammar.feed(np.concatenate(self._recent))
+            return [Onset()]
+        if not activity.speaking:
+            del self._recent[: -_BEFORE_MS // WINDOW_MS]
+            return []
+        self._grammar.feed(window)
+        if paused and not activity.silence_ms:  # the user went on
+            self._pause, self._agreed = None, False
+        events: list[Event] = []
+        if activity.silence_ms >= PAUSE_MS and self._pause is None:
+            self._heard = self._grammar.partial()
+            if self._complete(self._heard):
+                self._number += 1
+                self._pause = self._number
+                events.append(Pause(self._number, np.concatenate(self._recent), self._heard))
+        if self._over():
+            self._deaf = (
+                not activity.silence_ms
+            )  # who talks for so long does not talk to us: wait until it ends
+            events.append(self._end())
+        return events
+
+    def confirm(self, pause: int) -> list[Event]:
+        """The free recogniser agrees with what the grammar had heard at `pause`."""
+        if pause != self._pause or not self.speaking:
+            return []
+        self._agreed = True
+        return [self._end()] if self._over() else []
+
+    def stall(self) -> list[Event]:
+        """No audio has come for a while, because the microphone was switched off: what was said is all there is."""
+        return [self._end()] if self.speaking else []
+
+    def _over(self) -> bool:
+        silence = self.activity.silence_ms
+        if len(self._recent) * WINDOW_MS >= LONGEST_MS:
+            return True
+        if self._pause is None:
+            return silence >= OPEN_MS
+        return silence >= (AGREED_MS if self._agreed else COMPLETE_MS)
+
+    def _end(self) -> End:
+        end = End(
+            np.concatenate(self._recent),
+            self._heard if self._pause is not None else self._grammar.finish(),
+            self._pause,
+            self.activity.voiced_ms,
+        )
+        if self._pause is not None:
+            self._grammar.finish()
+        self._reset()
+        return end
