@@ -5,6 +5,7 @@ import json
 import os
 import select
 import socket
+import time
 from array import array
 
 import micropython
@@ -91,14 +92,14 @@ class _Simulator:
             self._put(buf, n)
 
     def receive(self):
-        # One message, which is there or on its way.
+        # One message, which is there or on its way. False when the firmware has nothing to do about it.
         head = self._head
         if self.sock.readinto(head) != 4:
             raise SystemExit  # the simulator is gone
         kind = head[0]
         if kind == _BUTTON:
             self.pressed = head[1] == 1
-            return
+            return True
         i2s = self.i2s[kind == _TAKEN]
         late = i2s is None or i2s.generation != head[1]  # for one that was closed meanwhile
         if kind == _HEARD:
@@ -106,8 +107,10 @@ class _Simulator:
                 self.sock.read(head[2] | head[3] << 8)
             else:
                 self.sock.readinto(i2s.running())
-        if not late:
-            i2s.done()
+        if late:
+            return False
+        i2s.done()
+        return kind == _HEARD
 
 
 _sim = _Simulator(os.getenv("VRT_SIM") or "")
@@ -239,16 +242,24 @@ def safe():
 
 
 def wait(link, ms):
-    # Sleeps until the link or the hardware has something, at most ms. What the hardware has is delivered before it returns.
+    # Sleeps until the link or the hardware has something, at most ms. Callbacks run meanwhile; that a write is done is no
+    # reason to return, since there is no hurry to make the next one.
     if link is not _sim.link:
         if _sim.link is not None:
             _poller.unregister(_sim.link)
         if link is not None:
             _poller.register(link, select.POLLIN)
         _sim.link = link
-    for item in _poller.ipoll(ms):
-        if item[0] is _sim.sock:
-            _sim.receive()
+    end = time.ticks_add(time.ticks_ms(), ms)
+    while ms >= 0:
+        woken = True
+        for item in _poller.ipoll(ms):
+            woken = item[0] is not _sim.sock or _sim.receive()
+            if woken:
+                break
+        if woken:
+            return
+        ms = time.ticks_diff(end, time.ticks_ms())
 
 
 def event(what, **fields):
