@@ -14,7 +14,8 @@ from vrt.ticks import diff
 from vrt.ui import light
 
 _EVENTS = const(8)  # from the link in one step, so that a flood of them cannot hold the loop
-_WAIT_MS = const(5)  # between steps; the board wakes up earlier when there is something to do
+_WAIT_MS = const(20)  # between steps; the board wakes up earlier when there is something to do
+_LOOK_MS = const(10)  # between looks at what is not audio
 
 
 def _random(n):
@@ -39,7 +40,7 @@ class App:
         )
         self._linked = False  # the link is open, or on its way there or back
         self._light = ""
-        self._counted = 0  # ticks of the last figures
+        self._looked = self._counted = 0  # ticks of the last look, and of the last figures
 
     def run(self):
         while True:
@@ -52,12 +53,21 @@ class App:
 
     def step(self, now):
         # Everything that is due. When that is audio alone, nothing is allocated.
-        conversation, sound = self.conversation, self.sound
-        self._receive(now)
-        conversation.step(now)
-        self._send(now)
+        link, sound = self.link, self.sound
+        sound.hear(now)
+        # Most steps are for one frame, up or down, and that is all they look at.
+        if self._receive(now) or not link.writable or diff(now, self._looked) >= _LOOK_MS:
+            self._looked = now
+            self._look(now)
+        sound.send(link, self.session, self.conversation.talk.tail, now)
         if sound.speaker and sound.speaker.poll(now):
             self.log.event("played")
+
+    def _look(self, now):
+        # Everything but audio.
+        conversation = self.conversation
+        conversation.step(now)
+        self._send(now)
         if self._linked:
             if conversation.closing:
                 self.link.close(conversation.closing)
@@ -67,7 +77,7 @@ class App:
             self._connect(now)
         conversation.closing = 0
         self._show()
-        if conversation.quiet and not sound.playing:
+        if conversation.quiet and not self.sound.playing:
             conversation.quiet = False
             gc.collect()
             self._count(now)
@@ -75,24 +85,31 @@ class App:
             self._count(now)
 
     def _receive(self, now):
+        # Whether more than audio came.
         link, session = self.link, self.session
+        news = False
         for _ in range(_EVENTS):
             event = link.poll(now)
             if event == links.AUDIO:
                 if session.receive_audio(link.rx, link.n):
                     self.sound.play(link.rx, link.n, now)
-            elif event == links.TEXT:
+                if not link.unread():
+                    break
+                continue
+            if event == links.NONE:
+                break
+            news = True
+            if event == links.TEXT:
                 session.receive_text(link.rx, link.n, now)
                 self.conversation.handle(now)
             elif event == links.OPEN:
                 session.opened(now)
-            elif event == links.CLOSED:
-                self._lost(now)
             else:
-                return
+                self._lost(now)
+        return news
 
     def _send(self, now):
-        # Messages before audio.
+        # Messages, which go before audio.
         link, session = self.link, self.session
         while link.writable:
             n = session.data_to_send(now)
@@ -100,7 +117,6 @@ class App:
                 break
             session.sent(now)
         self.conversation.handle(now)
-        self.sound.send(link, session, self.conversation.talk.tail, now)
 
     def _connect(self, now):
         session = self.session

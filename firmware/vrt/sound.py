@@ -105,11 +105,16 @@ class Sound:
             else:
                 mic.stop()
 
+    def hear(self, now):
+        # Takes in what the microphone has.
+        if self.mic:
+            self.mic.poll(now)
+
     def send(self, link, session, tail, now):
-        # What the microphone has, as far as the link takes it; what waits too long gives way to newer frames. `tail`: the
-        # frames go out as silence.
+        # The frames that wait, as far as the link takes them; what waits too long gives way to newer ones. `tail`: they go
+        # out as silence.
         mic = self.mic
-        frame = mic.poll(now) if mic else None
+        frame = mic.frame if mic else None
         while frame:
             if session.state == OPEN and mic.live:
                 if not link.writable:
@@ -121,8 +126,7 @@ class Sound:
                     return
                 session.said = now
                 self.sent += 1
-            mic.sent()
-            frame = mic.poll(now)
+            frame = mic.sent()
 
     # --- not for each frame
 

@@ -175,6 +175,9 @@ class FakeLink:
         self.rx[: self.n] = data
         return event
 
+    def unread(self):
+        return len(self.inbox) > 0
+
     def send_text(self, buf, n):
         if not self.writable:
             return False

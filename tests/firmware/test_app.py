@@ -251,6 +251,9 @@ class QuietLink:
         self.due = False
         return links.AUDIO if due else links.NONE
 
+    def unread(self):
+        return self.due
+
     def send_audio(self, buf, n):
         self.sent += 1
         return True

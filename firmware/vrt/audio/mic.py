@@ -130,9 +130,11 @@ class Mic:
         return self.frame
 
     def sent(self):
-        # The link has taken the frame.
+        # The link has taken the frame. Returns the next one that waits, or None.
         self._oldest = (self._oldest + 1) % len(self._slots)
         self._waiting -= 1
+        self.frame = self._slots[self._oldest] if self._waiting else None
+        return self.frame
 
     def close(self):
         self._live = False
