@@ -138,8 +138,10 @@ def test_cache_forgets_what_was_used_longest_ago(runtime, cache, tmp_path):
         program.write_text(f"x = {number}\n")
         folders.append(firmware._one(firmware._Compiler.find(runtime), "main", program))
         os.utime(folders[-1], (number, number))
-    kept = sorted(path for path in cache.iterdir() if len(path.name) == 24)
-    assert len(kept) <= firmware._KEPT + 1
+    program.write_text("x = -1\n")
+    folders.append(firmware._one(firmware._Compiler.find(runtime), "main", program))
+    kept = [path for path in cache.iterdir() if len(path.name) == 24]
+    assert len(kept) == firmware._KEPT
     assert folders[-1] in kept
     assert folders[0] not in kept
 

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,8 @@ from vrt_host.resources import root
 MICROPYTHON_MINIMUM = (1, 27)  # older ones allocate in slice assignment, which the audio path must not
 
 _HINT = "set VRT_MICROPYTHON to a MicroPython unix binary of 1.27 or newer"
-_KEPT = 8  # builds in the cache
+_KEPT = 8  # builds in the cache, besides those of the last day, which a running board may need
+_DAY_S = 86_400
 # What `sys.implementation._mpy` says of the machine code a runtime takes, in MicroPython's numbering.
 _ARCHITECTURES = (
     *("", "x86", "x64", "armv6", "armv6m", "armv7m", "armv7em", "armv7emsp", "armv7emdp"),
@@ -210,10 +212,10 @@ def _cached(compiler: _Compiler, content: list[tuple[str, bytes]], fill: Callabl
 
 def _prune(cache: Path) -> None:
     """Forget the builds that were used longest ago."""
-    builds = [path for path in cache.iterdir() if len(path.name) == 24]
-    builds.sort(key=lambda path: path.stat().st_mtime, reverse=True)
-    for old in builds[_KEPT:]:
-        shutil.rmtree(old, ignore_errors=True)
+    used = {path: path.stat().st_mtime for path in cache.iterdir() if len(path.name) == 24}
+    for old in sorted(used, key=used.__getitem__, reverse=True)[_KEPT:]:
+        if used[old] < time.time() - _DAY_S:
+            shutil.rmtree(old, ignore_errors=True)
 
 
 def cache_folder() -> Path:
