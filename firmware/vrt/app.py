@@ -39,6 +39,7 @@ class App:
             board, config, session=self.session, sound=sound, tools=tools, journal=journal, log=log
         )
         self._linked = False  # the link is open, or on its way there or back
+        self._busy = True  # the link took no more when we looked
         self._light = ""
         self._looked = self._counted = 0  # ticks of the last look, and of the last figures
 
@@ -55,8 +56,9 @@ class App:
         # Everything that is due. When that is audio alone, nothing is allocated.
         link, sound = self.link, self.sound
         sound.hear(now)
-        # Most steps are for one frame, up or down, and that is all they look at.
-        if self._receive(now) or not link.writable or diff(now, self._looked) >= _LOOK_MS:
+        # Most steps are for one frame, up or down, and that is all they look at. A link that was busy when we looked may
+        # keep a message waiting, which goes before audio.
+        if self._receive(now) or self._busy or not link.writable or diff(now, self._looked) >= _LOOK_MS:
             self._looked = now
             self._look(now)
         sound.send(link, self.session, self.conversation.talk.tail, now)
@@ -116,6 +118,7 @@ class App:
             if not n or not link.send_text(self.tx, n):
                 break
             session.sent(now)
+        self._busy = not link.writable
         self.conversation.handle(now)
 
     def _connect(self, now):

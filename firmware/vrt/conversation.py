@@ -31,7 +31,6 @@ class Conversation:
         self.quiet = True  # something has ended: time to collect garbage, once nothing is played
         self.refused = ""  # the code of the error that stopped us
         self._turn_at = 0  # ticks of the turn's last sign of life
-        self._claimed = False  # the button belongs to a confirmation until it is up again
         self._voice = False  # somebody spoke at the last step
         self._rebooted = journal.session_id is not None
         self._held = False  # no tool runs until what the server sent before a reboot has been read
@@ -59,12 +58,8 @@ class Conversation:
     # --- the user
 
     def _touch(self, now):
-        edge = self.button.poll(self.board.button(), now)
-        if self.tools.asking:
-            self._claimed = True
-        if self._claimed:
-            self._claimed = self.button.down or self.tools.asking
-        elif edge == PRESSED:
+        # While a call awaits the button, a press answers it and means nothing else.
+        if self.button.poll(self.board.button(), now) == PRESSED and not self.tools.asking:
             self._press(now)
         if not self.button.down:
             self.talk.release(now)

@@ -143,6 +143,8 @@ class FakeLink:
         self.writable = False
         self.up = True
         self.stalled = False
+        self.slow_ms = 0  # how long it is busy with one message
+        self._now = self._sent_at = 0
         self.opened = 0
         self.closes = []
         self.close_code = 0
@@ -167,6 +169,9 @@ class FakeLink:
 
     def poll(self, now):
         if not self.inbox:
+            if self.slow_ms:
+                self._now = now
+                self.writable = now - self._sent_at >= self.slow_ms
             return links.NONE
         event, data = self.inbox.pop(0)
         self.writable = event != links.CLOSED and not self.stalled
@@ -183,6 +188,7 @@ class FakeLink:
             return False
         self.texts.append(json.loads(bytes(buf[:n])))
         self.order.append(self.texts[-1]["type"])
+        self._sent()
         return True
 
     def send_audio(self, buf, n):
@@ -190,7 +196,13 @@ class FakeLink:
             return False
         self.frames.append(bytes(buf[:n]))
         self.order.append("audio")
+        self._sent()
         return True
+
+    def _sent(self):
+        if self.slow_ms:
+            self._sent_at = self._now
+            self.writable = False
 
     def stall(self, yes):
         self.stalled = yes

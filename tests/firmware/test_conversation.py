@@ -504,6 +504,7 @@ def test_a_rebooted_device_runs_nothing_until_it_has_read_what_it_missed():
     device.call("light", 5, call="c2", state="on")
     device.run(100)
     assert device.done == ["slow begins"]
+    assert len(device.sent("ping")) == 1
     device.say("interrupted", epoch=5)
     device.receive("pong")
     device.call("light", 7, call="c3", state="off")
@@ -543,6 +544,7 @@ def test_the_barrier_after_a_reboot_survives_another_cut():
     device.ready(resumedFrom=1)
     device.call("light", 5, call="c2", state="on")
     device.run(50)
+    assert len(device.sent("ping")) == 2
     assert "light on" not in device.done
     device.receive("pong")
     device.run(50)

@@ -62,7 +62,6 @@ class Session(Lifecycle):
             if self._too_big == outbox.acked + 1:
                 self._end("TOO_LARGE", "the server closes on our next message as too large")
             self._too_big = outbox.acked + 1
-        outbox.next = 0
         self.item_epoch = NONE  # a resumed connection starts without an item (§8.3)
 
     def restore(self, session_id, handled, sent):

@@ -24,7 +24,7 @@ class Outgoing:
         self.limit = len(self.tx)  # the largest message that both sides take
         self.last = 0  # the highest seq given out
         self.acked = 0  # the highest that the peer has handled
-        self.next = 0  # index into `kept` of what to send next; 0 again when the connection is gone
+        self.next = 0  # index into `kept` of what to send next on this connection
         self.sent = 0  # the highest seq handed to any connection
         self.restored = False
 
