@@ -114,7 +114,9 @@ class Sound:
         # The frames that wait, as far as the link takes them; what waits too long gives way to newer ones. `tail`: they go
         # out as silence.
         mic = self.mic
-        frame = mic.frame if mic else None
+        if mic is None:
+            return
+        frame = mic.frame
         while frame:
             if session.state == OPEN and mic.live:
                 if not link.writable:

@@ -25,7 +25,7 @@ def decode(buf, n):
         raise WireError("MALFORMED", "not JSON")
     n = join_surrogates(buf, n)
     try:
-        message = json.loads(_text(memoryview(buf)[:n]))
+        message = json.loads(_text(memoryview(buf)[:n]))  # type: ignore[arg-type]  (the stubs know no views)
     except ValueError as error:  # such as a number the runtime cannot hold
         raise WireError("MALFORMED", str(error)) from None
     if not isinstance(message, dict):
@@ -33,10 +33,10 @@ def decode(buf, n):
     version = message.get("v")
     if isinstance(version, bool) or not isinstance(version, (int, float)) or version != 1:
         raise WireError("UNSUPPORTED_VERSION", "v is not 1")
-    seq = message.get("seq")
+    seq = message.get("seq", -1)
     known = _is_u32(seq)
     place = int(seq) if known else 0
-    kind = message.get("type")
+    kind = message.get("type", "")
     entry = SERVER.get(kind) if isinstance(kind, str) else None
     if entry is None:
         raise WireError("UNKNOWN_TYPE", "unknown type", place)
@@ -141,7 +141,7 @@ def encode(message, buf):
     # Raises ProtocolError when it does not fit or holds what JSON has no word for, such as nan or an object.
     writer = _Writer(buf)
     try:
-        json.dump(message, writer, separators=(",", ":"))
+        json.dump(message, writer, separators=(",", ":"))  # type: ignore[call-overload]  (nor this stream)
     except (TypeError, ValueError, RuntimeError) as error:  # CPython; RuntimeError: nested without end
         raise ProtocolError("not JSON: " + str(error)) from None
     if not is_json(buf, writer.n):
