@@ -314,27 +314,29 @@ async def silence() -> list[dict[str, Any]]:
     """How long it sounds after an interruption, by the host and by the user's voice."""
     agent = ToneAgent()
     draw = random.Random(1)
-    async with hosted(lambda: agent) as url:
-        async with SimBoard(url=url, heap=HEAP, config={"stats_ms": 0}) as board:
-            listener = Listener(board)
-            hardware = board.hardware
-            await listener.next("ready")
-            depth_ms = hardware.dac.depth_s * 1000 if hardware.dac else 0.0
-            after_cut, after_onset = [], []
-            for _ in range(INTERRUPTIONS):
-                agent.play(5)
-                await listener.next("sound", on=True)
-                await asyncio.sleep(0.5 + draw.random() / 4)
-                at = hardware.now
-                agent.cut()
-                after_cut.append((await listener.next("sound", on=False))["t"] - at)
-            for _ in range(ONSETS):
-                agent.play(5)
-                await listener.next("sound", on=True)
-                await asyncio.sleep(0.5 + draw.random() / 4)
-                at, _ = board.say(voice(0.4))
-                after_onset.append((await listener.next("sound", on=False))["t"] - at)
-                await asyncio.sleep(0.6)
+    async with (
+        hosted(lambda: agent) as url,
+        SimBoard(url=url, heap=HEAP, config={"stats_ms": 0}) as board,
+    ):
+        listener = Listener(board)
+        hardware = board.hardware
+        await listener.next("ready")
+        depth_ms = hardware.dac.depth_s * 1000 if hardware.dac else 0.0
+        after_cut, after_onset = [], []
+        for _ in range(INTERRUPTIONS):
+            agent.play(5)
+            await listener.next("sound", on=True)
+            await asyncio.sleep(0.5 + draw.random() / 4)
+            at = hardware.now
+            agent.cut()
+            after_cut.append((await listener.next("sound", on=False))["t"] - at)
+        for _ in range(ONSETS):
+            agent.play(5)
+            await listener.next("sound", on=True)
+            await asyncio.sleep(0.5 + draw.random() / 4)
+            at, _ = board.say(voice(0.4))
+            after_onset.append((await listener.next("sound", on=False))["t"] - at)
+            await asyncio.sleep(0.6)
     beyond = [(seconds * 1000 - depth_ms) / 20 for seconds in after_cut]
     return [
         {
