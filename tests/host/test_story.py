@@ -183,3 +183,32 @@ def test_story_draws_a_cut_connection():
 def test_story_of_nothing_is_empty():
     made = story.picture([], 1.0)
     assert (made.calls, made.led, made.link, made.turns, made.outputs) == ([], [], [], [], {})
+
+
+def test_story_writes_sentences_where_they_are_heard():
+    def told(t, text, role="agent"):
+        return device(t, "transcript", role=role, text=text, final=True)
+
+    long = "x" * 60  # four seconds of speech
+    made = story.picture(
+        [
+            told(1.0, "One, "),
+            told(1.5, "two."),
+            told(5.0, long),
+            device(6.0, "result", call="c", name="f", ok=True, code=None, result={}),
+            told(6.1, "After it."),
+            told(20.0, long),
+            device(21.0, "interrupt", epoch=1, reason="speech"),
+            told(21.5, "At once."),
+            told(23.0, "user", role="user"),
+        ],
+        30.0,
+    )
+    assert [(band.start, band.text) for band in made.spoken] == [
+        (1.0, "“One, two.”"),
+        (5.0, f"“{long}”"),
+        (9.0, "“After it.”"),
+        (20.0, f"“{long}”"),
+        (21.5, "“At once.”"),
+    ]
+    assert made.spoken[3].end == 21.0

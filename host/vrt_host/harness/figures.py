@@ -17,7 +17,6 @@ LOSSES = (
     "speaker_dropped",
     "underruns",
     "missing",
-    "discarded",
     "invalid",
     "gaps",
 )

@@ -71,6 +71,10 @@ class Recorder:
         self._arrived.set()
         return entry
 
+    def restart(self) -> None:
+        """Let time begin now; what was recorded keeps its times."""
+        self.origin = self._clock()
+
     def listen(self, listener: Callable[[Event], None]) -> None:
         """Call `listener` with every later event."""
         self._listeners.append(listener)

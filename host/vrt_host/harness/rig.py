@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -54,7 +53,6 @@ class Rig:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="vrt-rig-")))
             tokens = folder / "tokens.json"
             token = TokenFile(tokens).add("demo-board")
-            stack.enter_context(_logged(self.recorder))
             port = await stack.enter_async_context(self._host(ServerConfig(port=0, tokens=tokens)))
             self.proxy = await stack.enter_async_context(
                 Proxy(
@@ -108,31 +106,3 @@ class Rig:
             if isinstance(message.get("sessionId"), str):
                 fields["message"] = {**message, "sessionId": message["sessionId"][:_ID_SHOWN] + "…"}
         self.recorder.add("host", name, at=event["t"], **fields)
-
-
-class _Handler(logging.Handler):
-    """Warnings of the host, into the event log."""
-
-    def __init__(self, recorder: Recorder) -> None:
-        super().__init__(logging.WARNING)
-        self._recorder = recorder
-        self._loop = asyncio.get_running_loop()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        text = self.format(record)
-        self._loop.call_soon_threadsafe(
-            lambda: self._recorder.add("host", "log", level=record.levelname, text=text)
-        )
-
-
-@contextlib.contextmanager
-def _logged(recorder: Recorder) -> Any:
-    logger = logging.getLogger("vrt_host")
-    handler = _Handler(recorder)
-    logger.addHandler(handler)
-    kept, logger.propagate = logger.propagate, False  # not to the terminal: a live view is there
-    try:
-        yield
-    finally:
-        logger.propagate = kept
-        logger.removeHandler(handler)

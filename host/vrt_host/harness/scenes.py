@@ -131,6 +131,7 @@ class Conversation:
             await stage.expect(
                 "it is in the middle of it", "device", "progress", within=5, after=sounds, call=check["call"]
             )
+            await self._sounding()
 
             stop = self._say("Stop.")
             noticed = await stage.expect(
@@ -147,7 +148,7 @@ class Conversation:
                 "hardware",
                 "sound",
                 within=2,
-                after=sounds,
+                after=noticed,
                 on=False,
                 detail=lambda event: f"{_ms(max(0.0, event['t'] - noticed['t']))} later",
             )
@@ -271,10 +272,21 @@ class Conversation:
 
     async def _speaks(self, step: str, call: Event, words: str) -> Event:
         """The agent says something with these words because of a call, and the speaker sounds."""
+        sounds = await self._stage.expect(
+            "the speaker sounds", "hardware", "sound", within=HEARD_S, after=call, on=True
+        )
         await self._stage.expect(
             step, "device", "transcript", within=HEARD_S, after=call, role="agent", text=_contains(words)
         )
-        return await self._stage.expect("it is heard", "hardware", "sound", within=5, after=call, on=True)
+        return sounds
+
+    async def _sounding(self) -> None:
+        """Wait out a gap between two words: only what is heard can be interrupted."""
+        last = self._stage.seen("hardware", "sound")[-1]
+        if not last["on"]:
+            recorder = self._stage.recorder
+            with contextlib.suppress(NotSeen):
+                await recorder.wait_for(_starts_to_sound, within=5, after=recorder.events.index(last))
 
     async def _result(self, call: Event, ok: bool, code: str | None = None) -> Event:
         return await self._stage.expect(
@@ -298,7 +310,7 @@ class Conversation:
             after=result,
             role="agent",
             text=_contains(words),
-            detail=lambda event: f"“{event['text']}”",
+            detail=lambda event: f"“{event['text'].strip()}”",
         )
         await self._stage.expect("it is heard to its end", "device", "played", within=SPOKEN_S, after=told)
         await self._rests(told)
@@ -315,6 +327,10 @@ class Conversation:
         with contextlib.suppress(NotSeen):
             while True:
                 await recorder.wait_for(_changes, within=PAUSE_S, after=recorder.mark())
+
+
+def _starts_to_sound(event: Event) -> bool:
+    return bool(event["event"] == "sound" and event["on"])
 
 
 def _changes(event: Event) -> bool:

@@ -14,6 +14,10 @@ from vrt_host.harness.picture import Band, CallBar, Mark, Picture
 from vrt_host.harness.recorder import Event
 from vrt_host.resources import root
 
+_PIECE_S = 1.6
+"""A piece of text that comes so soon belongs to the sentence before."""
+_CHARS_PER_S = 15.0
+"""How fast a voice reads."""
 _REASONS = {"speech": "speech interrupts", "user": "button interrupts", "keyboard": "key interrupts"}
 
 
@@ -52,7 +56,7 @@ class Narrator:
     def hear(self, event: Event) -> None:
         """One event of the log."""
         handler = getattr(self, "_on_" + event["event"].replace(".", "_"), None)
-        if handler is not None and event["source"] in {"device", "hardware", "proxy", "demo"}:
+        if handler is not None and (event["source"] != "host" or event["event"] == "log"):
             handler(event, event["t"])
 
     def _tell(self, t: float, who: str, text: str) -> None:
@@ -95,11 +99,14 @@ class Narrator:
     def _on_error(self, event: Event, t: float) -> None:
         self._view.say(t, "board", f"error {event['code']}: {event.get('message', '')}")
 
+    def _on_log(self, event: Event, t: float) -> None:
+        self._view.say(t, "host", event["text"])
+
     # --- the conversation
 
     def _on_transcript(self, event: Event, t: float) -> None:
         if event["role"] == "agent":
-            self._view.say(t, "speaker", f"“{event['text']}”")
+            self._view.say(t, "speaker", f"“{event['text'].strip()}”")
         elif event["final"]:
             self._view.say(t, "host", f"heard “{event['text']}”")
 
@@ -175,11 +182,7 @@ def picture(events: Sequence[Event], end: float) -> Picture:
         for event in events
         if event["event"] == "says"
     ]
-    made.spoken = [
-        Band(event["t"], event["t"], f"“{event['text']}”", "speaker")
-        for event in events
-        if event["event"] == "transcript" and event["source"] == "device" and event["role"] == "agent"
-    ]
+    made.spoken = _spoken(events)
     made.calls = _calls(events, end)
     made.link = list(_link(events, end))
     made.marks = list(_marks(events))
@@ -209,6 +212,31 @@ def _turns(events: Sequence[Event], end: float) -> Iterator[Band]:
         since, state, epoch = event["t"], told, event["epoch"]
     if state != "idle":
         yield Band(since, end, f"{state} · epoch {epoch}", state)
+
+
+def _spoken(events: Sequence[Event]) -> list[Band]:
+    """The agent's sentences about when they are heard: the text comes ahead of the sound, piece by piece."""
+    made: list[Band] = []
+    free = last = 0.0  # when the voice has said what it was given; when the last piece came
+    goes_on = False
+    for event in _of(events, "device", "transcript", "interrupt", "result"):
+        t = event["t"]
+        if event["event"] == "interrupt":
+            free = min(free, t)
+            if made and made[-1].end > t:
+                made[-1] = Band(made[-1].start, t, made[-1].text, "speaker")
+        if event["event"] != "transcript" or event["role"] != "agent":
+            goes_on = False
+            continue
+        words = event["text"].strip()
+        start = max(t, free)
+        free = start + len(words) / _CHARS_PER_S
+        if goes_on and t - last < _PIECE_S:
+            before = made.pop()
+            start, words = before.start, f"{before.text[1:-1]} {words}"
+        made.append(Band(start, free, f"“{words}”", "speaker"))
+        goes_on, last = True, t
+    return made
 
 
 def _presses(events: Sequence[Event], end: float) -> Iterator[Band]:

@@ -87,7 +87,7 @@ def _compose(picture: Picture) -> Figure:
         top += 48
         block.draw(_axes(figure, _LEFT, top, _RIGHT - _LEFT, block.height), span)
         length = block.scene.end - block.scene.start
-        _zoom(figure, block, _LEFT + (_RIGHT - _LEFT) * length / span + 40, top)
+        _zoom(figure, block, _LEFT + (_RIGHT - _LEFT) * length / span + 70, top)
         top += block.height + _GAP - 48
     _legend(figure, total - 18)
     return figure
@@ -218,7 +218,7 @@ class _Block:
         changed = [
             (name.replace("_", " "), bands)
             for name, bands in picture.outputs.items()
-            if any(scene.start < band.start < scene.end for band in bands)
+            if any(scene.start < band.start < scene.end for band in bands[1:])
         ]
         self.after = [*changed, ("connection", picture.link)]
         self.height = (
@@ -279,10 +279,10 @@ class _Block:
         )
         self._name(axes, y + 52, name)
         _wave(axes, y + 52, sound, self.picture.rate, self.scene.start, self.scene.end, colour)
-        shown = [band for band in words if self._sees(band.start, band.end)]
+        shown = [band for band in words if self.scene.start <= band.start < self.scene.end]
         for band, after in zip(shown, [*shown, None][1:], strict=True):
             start = max(band.start, self.scene.start)
-            room = max(self.scene.end, start + 2) if after is None else after.start
+            room = max(self.scene.end + 1, start + 2) if after is None else after.start
             _fit(axes, (start, room), y + 14, band.text, colour, lines=2, size=9.5, style="italic")
         return y + _VOICE
 

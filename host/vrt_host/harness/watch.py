@@ -1,8 +1,11 @@
-"""What happens at a simulated board, into the log and onto the status bar."""
+"""What happens, into the log and onto the status bar: at a simulated board, and in the host's own log."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
+from collections.abc import Iterator
 from typing import Any
 
 from vrt_host.harness.live import View
@@ -30,3 +33,32 @@ async def animate(view: View, recorder: Recorder, hardware: Hardware) -> None:
         now = hardware.now
         sounds = (track.between(now - 2 * _MOVE_S, now) for track in (hardware.microphone, hardware.speaker))
         view.heard(recorder.now, *sounds)
+
+
+class _Handler(logging.Handler):
+    """Warnings of the host, into the event log."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(logging.WARNING)
+        self._recorder = recorder
+        self._loop = asyncio.get_running_loop()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = self.format(record)
+        self._loop.call_soon_threadsafe(
+            lambda: self._recorder.add("host", "log", level=record.levelname, text=text)
+        )
+
+
+@contextlib.contextmanager
+def logged(recorder: Recorder) -> Iterator[None]:
+    """Warnings of the host go into the log of events, not to the terminal, where a live view is."""
+    logger = logging.getLogger("vrt_host")
+    handler = _Handler(recorder)
+    logger.addHandler(handler)
+    kept, logger.propagate = logger.propagate, False
+    try:
+        yield
+    finally:
+        logger.propagate = kept
+        logger.removeHandler(handler)
