@@ -72,6 +72,6 @@ class Resampler:
 
     def flush(self) -> Samples:
         """The rest of the stream, which the group delay still owes; the resampler is then as new."""
-        out = self.process(np.zeros(self._taps // 2, np.float32))
+        out = self.process(np.zeros(self._taps, np.float32))
         self.reset()
         return out
