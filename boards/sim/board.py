@@ -243,7 +243,7 @@ def safe():
 
 def wait(link, ms):
     # Sleeps until the link or the hardware has something, at most ms. Callbacks run meanwhile; that a write is done is no
-    # reason to return, since there is no hurry to make the next one.
+    # reason to return, since there is no hurry to make the next one. Returns whether the link has something.
     if link is not _sim.link:
         if _sim.link is not None:
             _poller.unregister(_sim.link)
@@ -251,15 +251,18 @@ def wait(link, ms):
             _poller.register(link, select.POLLIN)
         _sim.link = link
     end = time.ticks_add(time.ticks_ms(), ms)
+    readable = False
     while ms >= 0:
         woken = True
         for item in _poller.ipoll(ms):
-            woken = item[0] is not _sim.sock or _sim.receive()
-            if woken:
-                break
-        if woken:
-            return
+            if item[0] is not _sim.sock:
+                readable = True
+            else:
+                woken = _sim.receive()
+        if readable or woken:
+            break
         ms = time.ticks_diff(end, time.ticks_ms())
+    return readable
 
 
 def event(what, **fields):

@@ -15,7 +15,7 @@ from vrt.ui import light
 
 _EVENTS = const(8)  # from the link in one step, so that a flood of them cannot hold the loop
 _WAIT_MS = const(20)  # between steps; the board wakes up earlier when there is something to do
-_LOOK_MS = const(10)  # between looks at what is not audio
+_LOOK_MS = const(30)  # between looks at what is not audio, while nothing happens
 
 
 def _random(n):
@@ -45,23 +45,26 @@ class App:
 
     def run(self):
         while True:
-            self.step(time.ticks_ms())
-            self.board.wait(self.link.sock, _WAIT_MS)
+            self.step(time.ticks_ms(), self.board.wait(self.link.sock, _WAIT_MS) is not False)
 
     def close(self):
         # Leaves the hardware as it was found; the host finds out by itself.
         self.sound.close()
 
-    def step(self, now):
-        # Everything that is due. When that is audio alone, nothing is allocated.
+    def step(self, now, readable=True):
+        # Everything that is due. When that is audio alone, nothing is allocated. `readable`: the link may have something.
         link, sound = self.link, self.sound
-        sound.hear(now)
         # Most steps are for one frame, up or down, and that is all they look at. A link that was busy when we looked may
         # keep a message waiting, which goes before audio.
-        if self._receive(now) or self._busy or not link.writable or diff(now, self._looked) >= _LOOK_MS:
+        look = sound.hear(now) or self._busy or self.board.button() != self.conversation.button.down
+        look = look or not link.writable or diff(now, self._looked) >= _LOOK_MS
+        if look or readable:
+            look = self._receive(now) or look
+        if look:
             self._looked = now
             self._look(now)
-        sound.send(link, self.session, self.conversation.talk.tail, now)
+        if sound.mic and sound.mic.frame:
+            sound.send(link, self.session, self.conversation.talk.tail, now)
         if sound.speaker and sound.speaker.poll(now):
             self.log.event("played")
 

@@ -28,6 +28,7 @@ class Sound:
         self.input = self.output = None  # (encoding, rate) in effect
         self._silence = b""
         self._heard = 0  # ticks of the last frame that was played
+        self._voice = False  # somebody speaks
         self._numbers = Sender()
         self.sent = 0  # frames
         self._set_output(config["output"], _RATES[config["output"]])
@@ -106,9 +107,14 @@ class Sound:
                 mic.stop()
 
     def hear(self, now):
-        # Takes in what the microphone has.
-        if self.mic:
-            self.mic.poll(now)
+        # Takes in what the microphone has. True: somebody begins or ceases to speak.
+        mic = self.mic
+        if not mic:
+            return False
+        mic.poll(now)
+        before = self._voice
+        self._voice = mic.voiced(now)
+        return self._voice != before
 
     def send(self, link, session, tail, now):
         # The frames that wait, as far as the link takes them; what waits too long gives way to newer ones. `tail`: they go

@@ -9,9 +9,9 @@ from vrt.errors import ConfigError
 
 def test_ring_gives_back_what_it_took():
     ring = Ring(10)
-    assert (ring.readable, ring.writable) == (0, 10)
+    assert (ring.readable(), ring.writable()) == (0, 10)
     assert ring.write(b"..abcd", 2, 4) == 4
-    assert (ring.readable, ring.writable) == (4, 6)
+    assert (ring.readable(), ring.writable()) == (4, 6)
     out = bytearray(10)
     assert ring.readinto(out, 3) == 3
     assert bytes(out[:3]) == b"abc"
@@ -23,7 +23,7 @@ def test_ring_full_takes_the_first_bytes_that_fit():
     ring = Ring(4)
     assert ring.write(b"abcdef", 0, 6) == 4
     assert ring.write(b"x", 0, 1) == 0
-    assert (ring.readable, ring.writable) == (4, 0)
+    assert (ring.readable(), ring.writable()) == (4, 0)
     out = bytearray(6)
     assert ring.readinto(out, 6) == 4
     assert bytes(out[:4]) == b"abcd"
@@ -33,7 +33,7 @@ def test_ring_clear_empties_it():
     ring = Ring(4)
     ring.write(b"abc", 0, 3)
     ring.clear()
-    assert (ring.readable, ring.writable) == (0, 4)
+    assert (ring.readable(), ring.writable()) == (0, 4)
     assert ring.write(b"wxyz", 0, 4) == 4
 
 
@@ -53,7 +53,7 @@ def test_ring_equals_a_list_on_random_use():
             got = ring.readinto(out, n)
             assert list(out[:got]) == model[:n]
             del model[:n]
-        assert (ring.readable, ring.writable) == (len(model), 50 - len(model))
+        assert (ring.readable(), ring.writable()) == (len(model), 50 - len(model))
 
 
 def test_ring_refuses_a_size_that_cannot_be():
@@ -72,7 +72,7 @@ def test_ring_allocates_nothing():
     micropython.heap_lock()
     for _ in range(20):
         ring.write(frame, 5, 160)
-        while ring.readable >= 80:
+        while ring.readable() >= 80:
             ring.readinto(out, 80)
     micropython.heap_unlock()
-    assert ring.writable == 300
+    assert ring.writable() == 300

@@ -1,5 +1,5 @@
-# A byte ring between one producer and one consumer, made once and never grown. Neither side's calls allocate;
-# they may run in callbacks of the scheduler, not in hard interrupts.
+# A byte ring between one producer and one consumer, made once and never grown. Neither side's calls allocate; they are
+# RingIO's own, since each frame passes through all of them, and may run in callbacks of the scheduler.
 from vrt.errors import ConfigError
 
 try:
@@ -44,21 +44,11 @@ class Ring:
         self.clear()
 
     def clear(self):
-        # Empties the ring. Makes one small object: for interruptions, not for frames.
-        self._ring = RingIO(self._buf)
+        # Empties the ring. Allocates: for interruptions, not for frames.
+        ring = RingIO(self._buf)
+        self.readable = ring.any  # () -> bytes that wait
+        self.write = ring.write  # (buf, off, n) -> how many of buf[off:off+n] fitted, first bytes first
+        self.readinto = ring.readinto  # (buf, n) -> how many of the oldest bytes are now in buf[0:n]
 
-    @property
-    def readable(self):
-        return self._ring.any()
-
-    @property
     def writable(self):
-        return self.size - self._ring.any()
-
-    def write(self, buf, off, n):
-        # Takes what fits of buf[off:off+n], first bytes first; returns how many bytes that was.
-        return self._ring.write(buf, off, n)
-
-    def readinto(self, buf, n):
-        # Moves up to n of the oldest bytes to the start of buf; returns how many there were.
-        return self._ring.readinto(buf, n)
+        return self.size - self.readable()

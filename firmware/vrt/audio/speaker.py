@@ -84,7 +84,7 @@ class Speaker:
 
     def begin(self, item_id, epoch):
         # The frames to come belong to this item. False: too many items wait, and its audio will be dropped.
-        if not self.playing and not self._ring.readable:
+        if not self.playing and not self._ring.readable():
             self._items.clear()
             self._received = self._taken = self._handed = 0
         while len(self._items) > 1 and self._handed >= self._items[1][1]:
@@ -101,7 +101,7 @@ class Speaker:
         # newest, is dropped and counted.
         self.frames += 1
         n -= n % self._width
-        room = self._ring.writable if self._open else 0
+        room = self._ring.writable() if self._open else 0
         if n > room:
             n = room - room % self._width
             self.dropped += 1
@@ -128,7 +128,7 @@ class Speaker:
             if not self._running:
                 self._progress = now
                 self._go_on()
-        if self._hungry and self.playing and not self._running and not self._ring.readable:
+        if self._hungry and self.playing and not self._running and not self._ring.readable():
             self.playing = False
             return True
         if self._running and ticks.diff(now, self._progress) > _STALL_MS:
@@ -167,7 +167,7 @@ class Speaker:
 
     def _filled(self, now):
         # Whether enough waits for the sound to begin.
-        have = self._ring.readable
+        have = self._ring.readable()
         if not have:
             self._since = None
             return False
@@ -183,7 +183,7 @@ class Speaker:
         if self._hungry:
             return self.playing and self._still < self._depth
         return (
-            self._ring.readable >= self._count * self._width
+            self._ring.readable() >= self._count * self._width
             or ticks.diff(now, self._progress) >= self._patience_ms
         )
 
