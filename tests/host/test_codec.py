@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from vrt_host.errors import UsageError
 from vrt_host.speech.codec import Pcm16, Pcmu, codec, from_pcm16, to_pcm16
 
@@ -62,5 +61,5 @@ def test_codec_clips_what_is_out_of_range(encoding):
 
 
 def test_codec_of_another_encoding_says_which_ones_there_are():
-    with pytest.raises(UsageError, match="'opus'.*pcmu or pcm16"):
+    with pytest.raises(UsageError, match=r"'opus'.*pcmu or pcm16"):
         codec("opus")

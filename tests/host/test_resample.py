@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from vrt_host.speech.resample import Resampler
 
 PAIRS = [(8000, 16000), (16000, 8000), (24000, 16000), (22050, 8000), (22050, 24000), (8000, 24000)]
@@ -63,7 +62,7 @@ def test_resampler_flush_pays_out_the_delay_and_starts_anew(source, target):
     long = Resampler(source, target).process(np.concatenate([click, np.zeros(source // 10, np.float32)]))
     assert np.allclose(first, long[: len(first)])
     assert not long[len(first) :].any()
-    assert np.abs(first[len(first) // 2 :]).max() > 0.3
+    assert np.abs(first[len(first) // 2 :]).max() > 0.1
     again = np.concatenate([stream.process(click), stream.flush()])
     assert np.allclose(first, again)
 
