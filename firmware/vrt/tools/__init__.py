@@ -11,8 +11,8 @@
 # takes longer than a moment should be a generator. Wrong declarations raise ConfigError where they stand.
 import sys
 
-from vrt.errors import ConfigError
-from vrt.tools.arguments import same
+from vrt.errors import VrtError
+from vrt.tools.arguments import canonical
 
 declared = []  # every Tool, in the order of declaration
 running = None  # the call whose tool has control
@@ -33,10 +33,9 @@ def tool(description, parameters=None, *, name=None, **options):
     # timeout_ms    from the head of the queue, the confirmation included; default 30,000 (decisions 8)
     # phrases       how it is spoken of: see docs/tools.md
     def declare(function):
-        made = Tool(function, name or function.__name__, description, parameters, **options)
-        if any(other.name == made.name for other in declared):
-            raise ConfigError(f"tool {made.name} is declared twice; give one of the two another name")
-        declared.append(made)
+        from vrt.tools.declaration import add  # noqa: PLC0415  (see `seal`)
+
+        add(Tool(function, name or function.__name__, description, parameters, **options))
         return function
 
     return declare
@@ -44,55 +43,44 @@ def tool(description, parameters=None, *, name=None, **options):
 
 class Tool:
     # One declared tool; the constructor takes what `tool` takes, ConfigError says what to change.
-    def __init__(
-        self,
-        function,
-        name,
-        description,
-        parameters=None,
-        *,
-        effect="reversible",
-        timeout_ms=30000,
-        confirm=None,
-        confirm_when=None,
-        phrases=(),
-    ):
-        from vrt.tools.declaration import check, whole_schema  # noqa: PLC0415  (see `seal`)
+    def __init__(self, function, name, description, parameters=None, **options):
+        from vrt.tools.declaration import declaration  # noqa: PLC0415  (see `seal`)
 
         self.function = function
-        self.name = name
-        self.description = description
-        self.parameters = whole_schema(parameters)
-        self.effect = effect
-        self.timeout_ms = timeout_ms
-        self.confirm = confirm
-        self.confirm_when = confirm_when
-        self.phrases = phrases
-        check(self)
+        self.declaration = declaration(name, description, parameters, **options)  # what `hello` says of it
 
     def asks(self, arguments):
-        # Whether a call with these (valid) arguments waits for the user's confirmation.
-        when = self.confirm_when
-        if self.confirm is None or when is None:
-            return self.confirm is not None
-        return any(same(arguments[name], value) for name in when for value in when[name])
-
-    def declaration(self):
-        # The tool in `hello` (vRT §5.2, decisions 16).
-        made = {
-            "name": self.name,
-            "description": self.description,
-            "parameters": self.parameters,
-            "timeoutMs": self.timeout_ms,
-            "effect": self.effect,
-            "confirm": self.confirm,
-            "confirmWhen": self.confirm_when,
-            "phrases": self.phrases,
-        }
-        return {key: value for key, value in made.items() if value}
+        # Whether the device itself asks before a call with these (valid) arguments. By voice the host does.
+        made = self.declaration
+        when = made.get("confirmWhen")
+        return made.get("confirm") == "button" and (
+            when is None
+            or any(canonical(arguments[name]) == canonical(one) for name in when for one in when[name])
+        )
 
 
 def seal():
-    # All tools are declared. The checks, a quarter of this package, leave the heap; a later declaration loads them again.
-    sys.modules.pop("vrt.tools.declaration", None)
-    globals().pop("declaration", None)
+    # All tools are declared and the journal is read. What that took, a third of this package, leaves the heap; whoever
+    # needs it later loads it again.
+    for name in ("declaration", "recovery"):
+        sys.modules.pop("vrt.tools." + name, None)
+        globals().pop(name, None)
+
+
+class Guarded:
+    # The board as tools see it, or one of its outputs (`pin`). A tool that reads can never act (design: "Tools"), whatever
+    # its code tries.
+    def __init__(self, board, pin=None):
+        self._board = board
+        self._pin = pin
+
+    def output(self, name):
+        return Guarded(None, self._board.output(name))
+
+    def value(self, *level):
+        if level and running and running.tool.declaration["effect"] == "none":
+            raise VrtError("a tool that only reads (effect='none') cannot set an output")
+        return self._pin.value(*level)
+
+    def __getattr__(self, name):
+        return getattr(self._board, name)

@@ -1,4 +1,4 @@
-# One call of a tool: what it is bound to, and its tool's control flow. The registry decides when; here it happens.
+# One call of a tool: what it is bound to. The registry decides when it runs.
 import sys
 from binascii import hexlify
 from hashlib import sha256
@@ -7,67 +7,30 @@ from micropython import const
 
 from vrt import tools
 from vrt.errors import VrtError
-from vrt.tools.arguments import canonical, kind
+from vrt.tools.arguments import canonical
 
 _TEXT = const(200)  # characters of a message to the model
 
 
-def _nothing():
-    yield
-
-
-_GENERATOR = type(_nothing())
-
-
 class Call:
     # What `tools.current()` shows: call_id, turn_id, epoch, cancelled (vRT §7.1).
-    def __init__(self, message, tool, digest, size):
+    def __init__(self, message):
         self.call_id = message["callId"]
         self.turn_id = message["turnId"]
         self.epoch = message["epoch"]
+        self.name = message["name"]
         self.arguments = message["arguments"]
-        self.tool = tool
-        self.digest = digest
-        self.size = size  # bytes of the arguments
+        self.tool = None
+        self.digest, self.size, self.problem = digest_of(self.name, self.arguments)
         self.cancelled = False
-        self.started = False
-        self.since = 0  # ticks at which it reached the head of the queue
-        self.paused = 0  # ticks of the tool's last yield, and how long it waits from there
+        self.since = None  # ticks at which it reached the head of the queue
+        self.paused = None  # ticks of the tool's start or last yield, and how long it waits from there
         self.wait_ms = 0
-        self._generator = None
-
-    @property
-    def asks(self):
-        # Whether the device itself asks; a confirmation by voice is the host's (design: "Confirmation").
-        return self.tool.confirm == "button" and self.tool.asks(self.arguments)
-
-    def resume(self):
-        # Runs the function, or the generator up to its next yield: (True, what it returned) or (False, what it yielded).
-        tools.running = self
-        try:
-            if self._generator is None:
-                value = self.tool.function(**self.arguments)
-                if not isinstance(value, _GENERATOR):
-                    return True, value
-                self._generator = value
-            try:
-                return False, next(self._generator)
-            except StopIteration as stop:
-                return True, stop.value
-        finally:
-            tools.running = None
-
-    def pause(self, value, now):
-        # Takes what the tool yielded; text is progress and returned.
-        self.paused = now
-        self.wait_ms = value if kind(value) == "integer" else 0
-        if kind(value) not in ("null", "integer", "string"):
-            raise VrtError(f"a tool yields None, whole milliseconds or text, not {value!r}")
-        return value if kind(value) == "string" else None
+        self.generator = None
 
     def close(self):
         # Ends a generator at its yield: its `finally` runs, whatever it still says is discarded.
-        generator, self._generator = self._generator, None
+        generator, self.generator = self.generator, None
         if generator is not None:
             tools.running = self
             try:
@@ -80,12 +43,11 @@ class Call:
 
 def digest_of(name, arguments):
     # (digest, bytes, problem) of what is asked for: a confirmation and a journal entry are bound to it.
-    text, problem = "", None
+    data, problem = name.encode(), None
     try:
-        text = canonical(arguments)
+        data += canonical(arguments).encode()
     except ValueError as error:
         problem = f"arguments: {error}"
-    data = (name + text).encode()
     return hexlify(sha256(data).digest()[:8]).decode(), len(data), problem
 
 

@@ -1,14 +1,17 @@
 # The checks of a declaration: what its author must change, said where it stands. Needed while tools are declared only.
 from micropython import const
 
+from vrt import tools
 from vrt.errors import ConfigError
-from vrt.tools.arguments import BOUNDS, KINDS, kind, listed, problem
+from vrt.tools.arguments import kind, problem
 
 _SCHEMA_DEPTH = const(6)
 _TIMEOUT_MAX_MS = const(3600000)
 _CONFIRM_MIN_MS = const(3000)
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
+_KINDS = ("null", "boolean", "integer", "number", "string", "array", "object")
 _NOTES = ("title", "description", "default", "examples")  # they rule nothing: a default is not filled in
+_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 _COUNTS = ("minLength", "maxLength", "minItems", "maxItems")
 
 # What a phrase may be (docs/tools.md), apart from text alone.
@@ -27,6 +30,57 @@ _PHRASE = {
 }
 
 
+def add(tool):
+    # One more tool of the user's.
+    if any(one.declaration["name"] == tool.declaration["name"] for one in tools.declared):
+        raise ConfigError(
+            f"tool {tool.declaration['name']} is declared twice; give one of the two another name"
+        )
+    tools.declared.append(tool)
+
+
+def forbid_voice(declared):
+    # The configuration does not let the host ask for confirmations.
+    for tool in declared:
+        if tool.declaration.get("confirm") == "voice":
+            name = tool.declaration["name"]
+            raise ConfigError(f"tool {name} has confirm='voice', which the configuration forbids")
+
+
+def declaration(
+    name,
+    description,
+    parameters=None,
+    *,
+    effect="reversible",
+    timeout_ms=30000,
+    confirm=None,
+    confirm_when=None,
+    phrases=(),
+):
+    # What `hello` says of a tool (vRT §5.2, decisions 16). ConfigError says what to change.
+    made = {"name": name, "description": description, "timeoutMs": timeout_ms, "effect": effect}
+    legal = kind(name) == "string" and 0 < len(name) <= 64 and all(letter in _LETTERS for letter in name)
+    _must(legal, made, "has an illegal name; use at most 64 of A-Z a-z 0-9 _ . -")
+    _must(
+        kind(description) == "string" and description,
+        made,
+        "needs a description: tell the model what it does",
+    )
+    known = effect in ("none", "reversible", "irreversible")
+    _must(known, made, f"has effect {effect!r}; use 'none', 'reversible' or 'irreversible'")
+    possible = kind(timeout_ms) == "integer" and 0 < timeout_ms <= _TIMEOUT_MAX_MS
+    _must(possible, made, f"has timeout_ms {timeout_ms!r}; use milliseconds, 1 to 3600000")
+    made["parameters"] = whole_schema(parameters)
+    check_schema(made["parameters"], f"tool {name}")
+    _check_confirm(made, confirm, confirm_when)
+    _check_phrases(made, phrases)
+    for member, value in (("confirm", confirm), ("confirmWhen", confirm_when), ("phrases", phrases)):
+        if value:
+            made[member] = value
+    return made
+
+
 def whole_schema(parameters):
     # The JSON Schema of the arguments from either form; a parameter named `type` has a dict there, not text.
     if kind(parameters) == "object" and parameters.get("type") == "object":
@@ -39,33 +93,22 @@ def whole_schema(parameters):
     }
 
 
-def check(tool):
-    name, effect, timeout_ms = tool.name, tool.effect, tool.timeout_ms
-    legal = kind(name) == "string" and 0 < len(name) <= 64 and all(letter in _LETTERS for letter in name)
-    _must(legal, tool, "has an illegal name; use at most 64 of A-Z a-z 0-9 _ . -")
-    described = kind(tool.description) == "string" and tool.description
-    _must(described, tool, "needs a description: tell the model what it does")
-    known = effect in ("none", "reversible", "irreversible")
-    _must(known, tool, f"has effect {effect!r}; use 'none', 'reversible' or 'irreversible'")
-    possible = kind(timeout_ms) == "integer" and 0 < timeout_ms <= _TIMEOUT_MAX_MS
-    _must(possible, tool, f"has timeout_ms {timeout_ms!r}; use milliseconds, 1 to 3600000")
-    check_schema(tool.parameters, f"tool {name}")
-    _check_confirm(tool, tool.confirm, tool.confirm_when)
-    _check_phrases(tool)
-
-
 def _must(right, tool, text):
     if not right:
-        raise ConfigError(f"tool {tool.name} {text}")
+        raise ConfigError(f"tool {tool['name']} {text}")
 
 
 def _check_confirm(tool, confirm, when):
     if confirm is None:
         return _must(when is None, tool, "has confirm_when without confirm; add confirm='button'")
     _must(confirm in ("button", "voice"), tool, f"has confirm {confirm!r}; use 'button' or 'voice'")
-    _must(tool.effect != "none", tool, "only reads (effect='none') and cannot ask; give it its true effect")
     _must(
-        tool.timeout_ms >= _CONFIRM_MIN_MS, tool, "asks for confirmation; its timeout_ms must be 3000 or more"
+        tool["effect"] != "none", tool, "only reads (effect='none') and cannot ask; give it its true effect"
+    )
+    _must(
+        tool["timeoutMs"] >= _CONFIRM_MIN_MS,
+        tool,
+        "asks for confirmation; its timeout_ms must be 3000 or more",
     )
     if when is None:
         return None
@@ -75,8 +118,8 @@ def _check_confirm(tool, confirm, when):
     for name, values in when.items():
         where = f"has confirm_when for {name!r}"
         _known(tool, name, "confirm_when")
-        schema = tool.parameters["properties"][name]
-        required = name in tool.parameters.get("required", ())
+        schema = tool["parameters"]["properties"][name]
+        required = name in tool["parameters"].get("required", ())
         _must(required, tool, f"{where}, which a call may leave out; make it required")
         finite = "enum" in schema or schema.get("type") in ("boolean", "integer")
         _must(finite, tool, f"{where}; list its values by enum, lest another spelling slip by")
@@ -86,10 +129,10 @@ def _check_confirm(tool, confirm, when):
     return None
 
 
-def _check_phrases(tool):
+def _check_phrases(tool, phrases):
     # The host reads phrases; here slips of the pen are found: members, names of parameters, impossible values.
-    _must(kind(tool.phrases) == "array", tool, "has phrases that are no list")
-    for one in tool.phrases:
+    _must(kind(phrases) == "array", tool, "has phrases that are no list")
+    for one in phrases:
         phrase = {"say": one} if kind(one) == "string" else one
         broken = problem(_PHRASE, phrase, "phrase")
         _must(broken is None, tool, f"has a wrong {broken}")
@@ -107,13 +150,15 @@ def _check_phrases(tool):
 
 def _known(tool, name, where):
     _must(
-        name in tool.parameters["properties"], tool, f"has {where} for {name!r}, which is no parameter of it"
+        name in tool["parameters"]["properties"],
+        tool,
+        f"has {where} for {name!r}, which is no parameter of it",
     )
 
 
 def _possible(tool, name, value, where):
     _known(tool, name, where)
-    broken = problem(tool.parameters["properties"][name], value, name)
+    broken = problem(tool["parameters"]["properties"][name], value, name)
     _must(broken is None, tool, f"has {where} with {value!r}, which no call can have; {broken}")
 
 
@@ -151,7 +196,7 @@ def _fits(word, rule, properties):
     if word in _COUNTS or word == "multipleOf":
         return what == "integer" and rule >= (word == "multipleOf")
     if word == "type":
-        return bool(rule) and all(one in KINDS for one in listed(rule))
+        return bool(rule) and all(one in _KINDS for one in (rule if what == "array" else (rule,)))
     if word == "required":  # a name without a schema is a slip of the pen
         fits = what == "array" and all(kind(name) == "string" and name in properties for name in rule)
     elif word == "enum":
@@ -161,10 +206,10 @@ def _fits(word, rule, properties):
     elif word == "const":
         fits = what is not None
     else:
-        fits = what in ("integer", "number") if any(word == bound[0] for bound in BOUNDS) else None
+        fits = what in ("integer", "number") if word in _BOUNDS else None
     return fits
 
 
 def _advice():
-    words = ("type", "enum", "const", "properties", "required", "additionalProperties", "items")
-    return "these are: " + ", ".join(words + _COUNTS + tuple([bound[0] for bound in BOUNDS]) + _NOTES)
+    words = ("type", "enum", "const", "properties", "required", "additionalProperties", "items", "multipleOf")
+    return "these are: " + ", ".join(words + _COUNTS + _BOUNDS + _NOTES)

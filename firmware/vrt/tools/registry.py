@@ -1,7 +1,7 @@
 # The device's tools: what is declared, which call runs, and its one result (vRT §6.2, §7; decisions 8, 16-18).
 #
 #   confirm = Confirm(); journal = Journal(board.storage + "calls")
-#   registry = Registry(journal, confirm, report=board.event, voice=False)
+#   registry = Registry(journal, confirm, report=log.report, voice=False)
 #   registry.load(board)               once, before hello: imports the user's module `tools`, calls its setup(board)
 #   registry.declare() -> list         for hello.tools       registry.queue_limit -> hello.limits.queuedCalls
 #   registry.context() -> dict         for hello.context and `context`: {"state": ..., "unknownCalls": [...]}
@@ -29,41 +29,35 @@ import json
 from micropython import const
 
 from vrt import tools
-from vrt.errors import ConfigError, VrtError
+from vrt.errors import VrtError
 from vrt.ticks import diff
-from vrt.tools.arguments import canonical, problem
+from vrt.tools.arguments import canonical, kind, problem
 from vrt.tools.call import Call, digest_of, explain
 from vrt.tools.confirm import CONFIRMED, EXPIRED
 from vrt.tools.journal import answer
-from vrt.tools.outputs import ToolBoard
 
 _QUEUED_CALLS = const(8)
 _QUEUED_BYTES = const(4096)  # of arguments, so that a full queue fits a small heap
-_RESULT_BYTES = const(1024)
+_RESULT_BYTES = const(1024)  # JSON text of an output
 _TEXT = const(200)  # characters of a message to the model
+_LATE = const("interrupted before it started")
+_EVERY = const(1 << 32)  # above every epoch
 
 
 class Registry:
-    def __init__(self, journal, confirm, report=None, voice=False):
-        # report(event, **fields): the event log; call.queued, call.ask, call.start, call.progress, call.end.
+    def __init__(self, journal, confirm, report, voice=False):
+        # report(event, **fields): the event log; call.ask, call.start, call.progress, call.end.
         # voice: whether the configuration lets the host ask for confirmations (confirm="voice").
         self.queue_limit = _QUEUED_CALLS
-        self.result_bytes = (
-            _RESULT_BYTES  # JSON text of an output; to be lowered for a server that takes less
-        )
         self.uncertain = False
         self._journal = journal
         self._confirm = confirm
-        self._report = report or (lambda event, **fields: None)
+        self._report = report
         self._voice = voice
         self._tools = []
         self._state = None
-        self._clear()
-
-    def _clear(self):
         self._closed = -1
-        self._head = None  # the call that asks or runs
-        self._queue = []
+        self._queue = []  # calls without a result; the first one asks or runs once its `since` is set
         self._results = []
 
     # --- what the device offers
@@ -73,32 +67,33 @@ class Registry:
         module = __import__("tools")
         self.add(tools.declared)
         if hasattr(module, "setup"):
-            module.setup(ToolBoard(board))
+            module.setup(tools.Guarded(board))
         self._state = getattr(module, "state", None)
         tools.seal()
 
     def add(self, declared):
-        for tool in declared:
-            if tool.confirm == "voice" and not self._voice:
-                raise ConfigError(f"tool {tool.name} has confirm='voice', which the configuration forbids")
-            self._tools.append(tool)
+        if not self._voice:
+            from vrt.tools.declaration import forbid_voice  # noqa: PLC0415  (see tools.seal)
+
+            forbid_voice(declared)
+        self._tools.extend(declared)
 
     def declare(self):
-        return [tool.declaration() for tool in self._tools]
+        return [tool.declaration for tool in self._tools]
 
     def context(self):
         # What the device reports of itself (§5.5): the true state, and what nobody knows since a restart.
         made = {}
         if self._state:
             try:
-                made["state"] = json.loads(self._text(self._state()))
+                made["state"] = json.loads(_text(self._state()))
             except Exception as error:
                 made["state"] = {"error": explain(error)}
         unknown = self._journal.unknown()
         if unknown:
             made["unknownCalls"] = unknown
         if self._journal.damaged:
-            made["journal"] = "damaged: calls of the last session may have run without a result"
+            made["journal"] = "damaged: calls may have run without a result"
         return made
 
     # --- sessions
@@ -115,9 +110,9 @@ class Registry:
         self.uncertain = True
 
     def drop(self):
-        if self._head:
-            self._cut(self._head, "INTERRUPTED", "the session ended")
-        self._clear()
+        self.close_epoch(_EVERY)
+        self._closed = -1
+        self._results.clear()
 
     # --- calls
 
@@ -127,132 +122,138 @@ class Registry:
 
     @property
     def busy(self):
-        return self._head is not None or len(self._queue) > 0
+        return len(self._queue) > 0
 
     @property
     def room(self):
         # A call owns its place until its result is handed over (decisions 17).
-        return len(self._queue) + len(self._results) + (self._head is not None) < self.queue_limit
+        return len(self._queue) + len(self._results) < self.queue_limit
 
     def next_result(self):
         return self._results.pop(0) if self._results else None
 
     def call(self, message, now):
-        call_id, epoch = message["callId"], message["epoch"]
-        if any(one.call_id == call_id for one in self._queue) or (
-            self._head and self._head.call_id == call_id
-        ):
-            return  # its one result is still to come
-        digest, size, improper = digest_of(message["name"], message["arguments"])
-        kept = self._journal.find(call_id)
-        if kept and kept[0] == digest:
-            self._results.append(answer(call_id, kept[1], kept[2]))
-        elif kept:
-            self._results.append(
-                answer(call_id, epoch, _no("INVALID", "this callId stood for another call before"))
-            )
-        else:
-            self._take(message, digest, size, improper)
-
-    def _take(self, message, digest, size, improper):
-        # A call not seen before: refused at once, or queued.
-        tool = None
+        call = Call(message)
+        waiting = call.size
+        for one in self._queue:
+            if one.call_id == call.call_id:
+                return  # its one result is still to come
+            waiting += one.size
+        kept = self._journal.find(call.call_id)
+        if kept:
+            digest, epoch, result = kept
+            if digest != call.digest:
+                epoch, result = call.epoch, _no("INVALID", "this callId had another call")
+            self._results.append(answer(call.call_id, epoch, result))
+            return
         for one in self._tools:
-            if one.name == message["name"]:
-                tool = one
-        refusal = None
-        if message["epoch"] <= self._closed:  # §6.2, also calls that come late or again
-            refusal = "INTERRUPTED", "its turn was interrupted before it came"
-        elif tool is None:
-            refusal = "FAILED", f"this device has no tool {message['name']!r}"
-        elif not self.room or (
-            self._queue and size + sum([call.size for call in self._queue]) > _QUEUED_BYTES
-        ):
-            refusal = "FAILED", f"not run: too many calls are waiting (at most {self.queue_limit})"
+            if one.declaration["name"] == call.name:
+                call.tool = one
+        code = "FAILED"
+        if call.epoch <= self._closed:  # §6.2, also calls that come late or again
+            code = "INTERRUPTED"
+            text = _LATE
+        elif call.tool is None:
+            text = f"this device has no tool {call.name!r}"
+        elif not self.room or (self._queue and waiting > _QUEUED_BYTES):
+            text = "not run: too many calls are waiting"
         else:
-            improper = improper or problem(tool.parameters, message["arguments"])
-            if improper:
-                refusal = "INVALID", improper
-        if refusal:
-            self._settle(message["callId"], digest, message["name"], message["epoch"], _no(*refusal))
+            code = "INVALID"
+            text = call.problem or problem(call.tool.declaration["parameters"], call.arguments)
+        if text:
+            self._end(call, _no(code, text))
         else:
-            self._queue.append(Call(message, tool, digest, size))
-            self._report("call.queued", call=message["callId"], name=message["name"])
+            self._queue.append(call)
 
     def close_epoch(self, closed):
         # The epoch gate (§6.2): what is not running never starts, what runs is cut.
-        if closed <= self._closed:
-            return
-        self._closed = closed
-        if self._head and self._head.epoch <= closed:
-            self._cut(self._head, "INTERRUPTED", "its turn was interrupted")
-        queue, self._queue = self._queue, []
-        for call in queue:
-            if call.epoch <= closed:
-                self._end(call, _no("INTERRUPTED", "its turn was interrupted before it started"))
-            else:
-                self._queue.append(call)
+        if closed > self._closed:
+            self._closed = closed
+            for call in list(self._queue):
+                if call.epoch <= closed:
+                    self._cut(
+                        call, "INTERRUPTED", _LATE if call.paused is None else "its turn was interrupted"
+                    )
 
     def step(self, now, down=False):
-        if tools.running:  # a tool that runs the loop itself
+        if tools.running or not self._queue:  # running: a tool that runs the loop itself
             return
-        if not self._head and self._queue:
-            self._head = call = self._queue.pop(0)
+        call = self._queue[0]
+        made = call.tool.declaration
+        if call.since is None:
             call.since = now
-            if call.asks:
-                self._confirm.ask(call.call_id, call.digest, call.epoch, now, call.tool.timeout_ms)
-                self._report("call.ask", call=call.call_id, name=call.tool.name, arguments=call.arguments)
-        call = self._head
-        if not call or (self.asking and not self._answered(call, down, now)):
-            return
-        if diff(now, call.since) >= call.tool.timeout_ms:  # decisions 8
-            self._cut(call, "TIMEOUT", f"it took longer than {call.tool.timeout_ms} ms")
-        elif not call.started:
+            if call.tool.asks(call.arguments):
+                self._confirm.ask(call.call_id, call.digest, call.epoch, now, made["timeoutMs"])
+                self._report("call.ask", call=call.call_id, name=call.name, arguments=call.arguments)
+        if self.asking:
+            outcome = self._confirm.poll(down, now)
+            if outcome and outcome != CONFIRMED:
+                self._end(
+                    call,
+                    _no(
+                        "REJECTED",
+                        "nobody confirmed it in time" if outcome == EXPIRED else "the user refused it",
+                    ),
+                )
+            if outcome != CONFIRMED:
+                return
+        if diff(now, call.since) >= made["timeoutMs"]:  # decisions 8
+            self._cut(call, "TIMEOUT", f"it took longer than {made['timeoutMs']} ms")
+        elif call.paused is None:
             self._start(call, now)
         elif diff(now, call.paused) >= call.wait_ms:
             self._advance(call, now)
 
     # --- the call at the head
 
-    def _answered(self, call, down, now):
-        # True once the user has confirmed.
-        outcome = self._confirm.poll(down, now)
-        if outcome and outcome != CONFIRMED:
-            why = "nobody confirmed it in time" if outcome == EXPIRED else "the user refused it"
-            self._end(call, _no("REJECTED", why))
-        return outcome == CONFIRMED
-
     def _start(self, call, now):
-        tool = call.tool
-        digest = digest_of(tool.name, call.arguments)[0]
+        digest = digest_of(call.name, call.arguments)[0]
+        result = None
         if call.epoch <= self._closed:  # the gate, at the very moment of the start
-            return self._end(call, _no("INTERRUPTED", "its turn was interrupted before it started"))
-        if call.asks and not self._confirm.use(call.call_id, digest, call.epoch, now):
-            return self._end(call, _no("REJECTED", "what was confirmed is not this call"))
-        if tool.effect == "irreversible":
+            result = _no("INTERRUPTED", _LATE)
+        elif call.tool.asks(call.arguments) and not self._confirm.use(call.call_id, digest, call.epoch, now):
+            result = _no("REJECTED", "what was confirmed is not this call")
+        elif call.tool.declaration["effect"] == "irreversible":
             try:
-                self._journal.started(call.call_id, digest, tool.name, canonical(call.arguments), call.epoch)
+                self._journal.started(call.call_id, digest, call.name, canonical(call.arguments), call.epoch)
             except OSError as error:
-                return self._end(
-                    call, _no("FAILED", f"not run: the journal cannot be written ({explain(error)})")
-                )
-        call.started = True
-        self._report("call.start", call=call.call_id, name=tool.name)
-        return self._advance(call, now)
+                result = _no("FAILED", f"not run: the journal cannot be written ({explain(error)})")
+        if result:
+            self._end(call, result)
+        else:
+            self._report("call.start", call=call.call_id, name=call.name)
+            self._advance(call, now)
 
     def _advance(self, call, now):
+        # Runs the function, or the generator up to its next yield.
+        tools.running = call
+        call.paused = now
+        call.wait_ms = 0
         result = None
         try:
-            ended, value = call.resume()
+            value = call.generator or call.tool.function(**call.arguments)
+            ended = True
+            if hasattr(value, "throw"):
+                call.generator = value
+                try:
+                    value = next(value)
+                    ended = False
+                except StopIteration as stop:
+                    value = stop.value
             if ended:
-                result = '{"ok":true,"output":' + self._text(value) + "}"
-            else:
-                progress = call.pause(value, now)
-                if progress:
-                    self._report("call.progress", call=call.call_id, name=call.tool.name, text=progress)
+                result = '{"ok":true,"output":' + _text(value) + "}"
+            elif isinstance(value, str):
+                self._report("call.progress", call=call.call_id, name=call.name, text=value)
+            elif kind(value) == "integer":
+                call.wait_ms = value
+            elif value is not None:
+                result = _no("FAILED", f"a tool yields None, whole milliseconds or text, not {value!r}")
         except Exception as error:
             result = _no("FAILED", explain(error))
-            self.uncertain = self.uncertain or call.tool.effect != "none"
+            if call.tool.declaration["effect"] != "none":
+                self.uncertain = True
+        finally:
+            tools.running = None
         if result or call.cancelled:
             call.close()
         if result and not call.cancelled:  # else cancelled by what the tool itself did, its result is given
@@ -261,35 +262,33 @@ class Registry:
     def _cut(self, call, code, why):
         # The call ends here, whatever its tool still does (§7.2).
         call.cancelled = True
-        if call.started and call.tool.effect != "none":
+        if call.paused is not None and call.tool.declaration["effect"] != "none":
             self.uncertain = True
         self._end(call, _no(code, why))
         if tools.running is not call:
             call.close()
 
     def _end(self, call, result):
-        if call is self._head:
-            self._head = None
-            self._confirm.cancel()
-        self._settle(call.call_id, call.digest, call.tool.name, call.epoch, result)
-
-    def _settle(self, call_id, digest, name, epoch, result):
         # The one result of a call, kept for whoever asks again.
-        self._journal.done(call_id, digest, name, epoch, result)
-        members = answer(call_id, epoch, result)
-        self._results.append(members)
-        self._report("call.end", call=call_id, name=name, result=members)
+        if call in self._queue:
+            if call is self._queue[0]:
+                self._confirm.cancel()
+            self._queue.remove(call)
+        self._journal.done(call.call_id, call.digest, call.name, call.epoch, result)
+        result = answer(call.call_id, call.epoch, result)
+        self._results.append(result)
+        self._report("call.end", call=call.call_id, name=call.name, result=result)
 
-    def _text(self, value):
-        # The JSON text of what a tool returned; also a copy that the tool can no longer change.
-        try:
-            text = canonical(value)
-        except ValueError as error:
-            raise VrtError(f"it ran, but its result is not JSON: {error}") from None
-        size = len(text.encode())
-        if size > self.result_bytes:
-            raise VrtError(f"it ran, but: result too large ({size} bytes, at most {self.result_bytes})")
-        return text
+
+def _text(value):
+    # The JSON text of what a tool returned; also a copy that the tool can no longer change.
+    try:
+        text = canonical(value)
+    except ValueError as error:
+        raise VrtError(f"it ran, but: {error}") from None
+    if len(text.encode()) > _RESULT_BYTES:
+        raise VrtError(f"it ran, but: more than {_RESULT_BYTES} bytes")
+    return text
 
 
 def _no(code, message):
