@@ -40,14 +40,13 @@ from vrt_host.agents.base import (
 )
 from vrt_host.agents.intents import Command, Intents, Meaning, complete
 from vrt_host.errors import AgentStartError, UsageError
-from vrt_host.speech.asr_grammar import PocketSphinx
 from vrt_host.speech.codec import Codec, Samples, codec
 from vrt_host.speech.engines import Engines
-from vrt_host.speech.listener import SHORTEST_MS, End, Event, Listener, Onset, Pause
+from vrt_host.speech.listener import SHORTEST_MS, End, Event, Guess, Listener, Onset, Pause
 from vrt_host.speech.mouth import Speech
 from vrt_host.speech.resample import Resampler
 from vrt_host.speech.tts import SpeechError
-from vrt_host.speech.vad import RATE, Silero
+from vrt_host.speech.vad import RATE
 
 log = logging.getLogger(__name__)
 
@@ -126,8 +125,12 @@ class LocalAgent(Agent):
         outputs=(PCM16_24K, PCMU, Format("pcm16", 16_000), Format("pcm16", 8_000)),
     )
 
-    def __init__(self, trace: Trace = lambda name, **fields: None) -> None:
+    def __init__(
+        self, trace: Trace = lambda name, **fields: None, load: Callable[[], Engines] = engines
+    ) -> None:
+        """`load` gives the engines; it is called in a thread."""
         self._trace = trace
+        self._load = load
         self._keys = itertools.count(1)
         self._turns: dict[str, _Turn] = {}
         self._listening: _Turn | None = None
@@ -153,7 +156,7 @@ class LocalAgent(Agent):
         self._loop = asyncio.get_running_loop()
         self._output = session.output
         try:
-            self._engines = await asyncio.to_thread(engines)
+            self._engines = await asyncio.to_thread(self._load)
             await asyncio.to_thread(self._learn, session)
         except UsageError as error:
             raise AgentStartError(str(error)) from error
@@ -167,9 +170,10 @@ class LocalAgent(Agent):
         grammar = intents.pronounce(self._engines.pronouncer.sounds)
         for warning in intents.warnings[:_MAX_WARNINGS]:
             log.warning("%s", warning)
-        decoder = PocketSphinx(grammar.jsgf, grammar.pronunciations)
         self._listener = Listener(
-            Silero(self._engines.vad), decoder, lambda text: intents.parse(complete(text)) is not None
+            self._engines.vad(),
+            self._engines.grammar(grammar.jsgf, grammar.pronunciations),
+            lambda text: intents.parse(complete(text)) is not None,
         )
 
     async def close(self) -> None:
@@ -235,6 +239,9 @@ class LocalAgent(Agent):
             self._trace("onset")
             self._talked_over = not self._port.idle()
             self._listening = self._begin("listening")
+        elif isinstance(event, Guess):
+            self._trace("guess", grammar=event.grammar)
+            self._foresee(self._intents.parse(complete(event.grammar)))
         elif isinstance(event, Pause):
             self._trace("pause", grammar=event.grammar)
             self._recognised[event.number] = self._spawn(self._recognise(event))
@@ -262,9 +269,9 @@ class LocalAgent(Agent):
         sounds = self._engines.pronouncer.known
         return _Understood(free.text, self._intents.agree(draft, free.text, sounds, free.against))
 
-    def _foresee(self, meaning: Meaning) -> None:
+    def _foresee(self, meaning: Meaning | None) -> None:
         """Have rendered what will be said first, if all goes well. It is said only if it does."""
-        if not meaning.commands:
+        if meaning is None or not meaning.commands:
             return
         first = meaning.commands[0]
         if any(command.asks_aloud for command in meaning.commands):
@@ -273,9 +280,10 @@ class LocalAgent(Agent):
             text = replies.ask(first)
         else:
             text = replies.during(first) or replies.foreseen(first)
-        self._discard_prepared()
-        if text is not None and self._engines.voice is not None:
-            self._prepared[text] = self._speech(text)
+        if text not in self._prepared:
+            self._discard_prepared()
+            if text is not None and self._engines.voice is not None:
+                self._prepared[text] = self._speech(text)
 
     def _discard_prepared(self) -> None:
         for speech in self._prepared.values():

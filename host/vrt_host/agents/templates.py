@@ -121,7 +121,8 @@ def words(text: str) -> Words:
 
 
 def optional(node: Node) -> Node:
-    return Either((node, Row(())))
+    options = node.options if isinstance(node, Either) else (node,)
+    return Either((*options, Row(())))
 
 
 def spoken_words(text: str) -> list[str]:
@@ -234,7 +235,7 @@ def vocabulary(node: Node) -> Iterator[str]:
 
 
 def example(node: Node) -> str:
-    """One sentence: the first of every choice, nothing optional, a middle number."""
+    """One sentence: the first of every choice, nothing optional but articles, a middle number."""
     if isinstance(node, Words):
         return " ".join(node.spoken)
     if isinstance(node, Slot):
@@ -243,7 +244,8 @@ def example(node: Node) -> str:
         return example(node.node)
     if isinstance(node, Row):
         return " ".join(filter(None, map(example, node.parts)))
-    return "" if Row(()) in node.options else example(node.options[0])
+    said = example(node.options[0])
+    return said if Row(()) not in node.options or said in ("the", "a", "an") else ""
 
 
 def _example_value(values: Values) -> str:

@@ -1,18 +1,23 @@
-"""Everything that is loaded once in a process and shared by all sessions: models, dictionary, voice, threads."""
+"""Everything that is loaded once in a process and shared by all sessions: models, dictionary, voice, threads.
+
+This is where parts are exchanged: each is used only through its interface (`Vad`, `GrammarRecogniser`,
+`FreeRecogniser`, `Voice`), and only here are they chosen.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 from vrt_host.speech.asr_free import FreeRecogniser, Moonshine
+from vrt_host.speech.asr_grammar import GrammarRecogniser, PocketSphinx
 from vrt_host.speech.codec import Samples
 from vrt_host.speech.pronounce import Pronouncer
 from vrt_host.speech.tts import SpeechError, Voice, open_voice
-from vrt_host.speech.vad import RATE, SileroModel
+from vrt_host.speech.vad import RATE, Silero, SileroModel, Vad
 
 
 class Engines:
@@ -25,12 +30,12 @@ class Engines:
         """`fixed`: clauses that are said again and again, spoken once now."""
         with ThreadPoolExecutor(4) as pool:
             voice = pool.submit(open_voice)
-            vad = pool.submit(SileroModel)
+            silero = pool.submit(SileroModel)
             free = pool.submit(Moonshine)
             pronouncer = pool.submit(Pronouncer, self._ipa)
         self.voice: Voice | None = voice.result()
         try:
-            self.vad: SileroModel = vad.result()
+            self._silero: SileroModel = silero.result()
             self.free: FreeRecogniser = free.result()
             self.pronouncer: Pronouncer = pronouncer.result()
         except BaseException:
@@ -50,6 +55,14 @@ class Engines:
         # The first run of a network is three times as slow as the others.
         noise = np.random.default_rng(0).standard_normal(RATE, np.float32)
         self.free.transcribe(noise * np.float32(0.01), "hello")
+
+    def vad(self) -> Vad:
+        """A detector for one stream."""
+        return Silero(self._silero)
+
+    def grammar(self, jsgf: str, pronunciations: Mapping[str, Sequence[Sequence[str]]]) -> GrammarRecogniser:
+        """A recogniser for one stream that hears the sentences of a grammar."""
+        return PocketSphinx(jsgf, pronunciations)
 
     def render(self, clause: str) -> Samples:
         """A clause as `voice` speaks it; raises `SpeechError`."""

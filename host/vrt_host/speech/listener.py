@@ -28,6 +28,8 @@ LONGEST_MS = 10_000
 """An utterance is ended after this time whatever is heard: another voice, or music, never pauses."""
 SHORTEST_MS = 160
 """Less speech than this is a cough or a door, unless both recognisers make sense of it."""
+_STABLE_MS = 2 * WINDOW_MS
+"""How long a sentence must stay the grammar's best to be a guess."""
 _BEFORE_MS = 320
 """Audio from before the onset that belongs to the utterance."""
 
@@ -35,6 +37,13 @@ _BEFORE_MS = 320
 @dataclass(frozen=True, slots=True)
 class Onset:
     """The user began to speak."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """The grammar has held a whole sentence for a while; the user may still be speaking."""
+
+    grammar: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +67,7 @@ class End:
     voiced_ms: int
 
 
-Event = Onset | Pause | End
+Event = Onset | Guess | Pause | End
 
 
 class Listener:
@@ -79,8 +88,12 @@ class Listener:
         self.activity.reset()
         self._recent: list[Samples] = []  # windows: the utterance, or the last ones before it
         self._pause: int | None = None
-        self._heard = ""
         self._agreed = False
+        self._heard = (
+            ""  # the grammar's best so far, whether it is whole, and for how long it has been the best
+        )
+        self._whole = False
+        self._stable_ms = 0
 
     @property
     def speaking(self) -> bool:
@@ -115,9 +128,11 @@ class Listener:
         if paused and not activity.silence_ms:  # the user went on
             self._pause, self._agreed = None, False
         events: list[Event] = []
-        if activity.silence_ms >= PAUSE_MS and self._pause is None:
-            self._heard = self._grammar.partial()
-            if self._complete(self._heard):
+        if self._pause is None:
+            self._follow()
+            if self._whole and self._stable_ms == _STABLE_MS:
+                events.append(Guess(self._heard))
+            if self._whole and activity.silence_ms >= PAUSE_MS:
                 self._number += 1
                 self._pause = self._number
                 events.append(Pause(self._number, np.concatenate(self._recent), self._heard))
@@ -127,6 +142,15 @@ class Listener:
             )  # who talks for so long does not talk to us: wait until it ends
             events.append(self._end())
         return events
+
+    def _follow(self) -> None:
+        """Ask the grammar what it has heard."""
+        heard = self._grammar.partial()
+        if heard == self._heard:
+            self._stable_ms += WINDOW_MS
+        else:
+            self._heard, self._stable_ms = heard, 0
+            self._whole = self._complete(heard)
 
     def confirm(self, pause: int) -> list[Event]:
         """The free recogniser agrees with what the grammar had heard at `pause`."""
