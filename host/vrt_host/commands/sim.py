@@ -119,6 +119,7 @@ class _Said(argparse.Action):
 class Plan:
     """What the command line asks for, checked."""
 
+    url: str
     utterances: Sequence[Utterance]
     sounds: Sequence[Samples]
     presses: Presses
@@ -147,6 +148,7 @@ def run(args: argparse.Namespace) -> int:
             args.out, conversation(board.hardware, 0.0, 0.0)[0], RATE
         )  # better now than after the conversation
     plan = Plan(
+        url=args.url,
         utterances=utterances,
         sounds=say.sounds(utterances),
         presses=presses,
@@ -224,8 +226,7 @@ class _Run:
                 stack.enter_context(_signals(self.stopped))
                 microphone = self._microphone()
                 await stack.enter_async_context(self.board)
-                if self.board.note:
-                    self.view.note(self.board.note)
+                self._introduce()
                 if microphone is not None:
                     stack.enter_context(microphone)
                 user = User(
@@ -236,6 +237,13 @@ class _Run:
                 moving = asyncio.create_task(animate(self.view, self.recorder, self.board.hardware))
                 stack.callback(moving.cancel)
                 return await self._course(user)
+
+    def _introduce(self) -> None:
+        board = self.board
+        version = ".".join(map(str, board.runtime.version))
+        self.view.note(f"a simulated board on MicroPython {version} connects to {self.plan.url}")
+        if board.note:
+            self.view.note(board.note)
 
     def _print(self, event: Event) -> None:
         try:
