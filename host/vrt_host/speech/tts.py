@@ -99,7 +99,11 @@ class VoiceProcess:
         self._process = subprocess.Popen(
             [sys.executable, "-m", self._module], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
-        return self._answer(self._start_s)
+        try:
+            return self._answer(self._start_s)
+        except SpeechError:
+            self._end()
+            raise
 
     def _ask(self, request: dict[str, str]) -> None:
         if self._closed:
