@@ -427,6 +427,25 @@ def test_client_never_replays_after_resume_failed():
     assert ended(peer)["code"] == "RESUME_FAILED"
 
 
+def test_client_asks_for_a_new_session_at_once_but_not_again_and_again():
+    peer = busy()
+    for _ in range(6):
+        peer.cut()
+    waits = []
+    for _ in range(4):
+        peer.session.opened(peer.now)
+        peer.receive("error", 0, code="RESUME_FAILED", recoverable=False)
+        peer.cut(4404)
+        peer.session.again("renew", peer.now)
+        start = peer.now
+        while not peer.session.wants_link(peer.now):
+            peer.now += 1
+        waits.append(peer.now - start)
+    assert waits[0] <= 250
+    assert waits[1:] == sorted(waits[1:])
+    assert waits[1] > 250  # a server that says so to a new session is asked less and less often
+
+
 def test_client_handles_resume_failed_whatever_its_seq_and_state():
     for seq in (0, 1, 2, 3, 4_000_000_000):  # also one that looks like a duplicate
         peer = busy()

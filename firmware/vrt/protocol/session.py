@@ -73,6 +73,8 @@ class Session(Lifecycle):
     def _end(self, code, message):
         # The session is over: forget its streams, so that nothing of it can be sent again (§5.4).
         self.move("ended")
+        if self.id is not None:
+            self.backoff.reset()  # the server is there, and has not yet refused a new session
         self.id = None
         self.pending = 0
         self.outbox.reset()
