@@ -72,7 +72,7 @@ class Client:
 
     def send(self, opcode, payload):
         length = self.ws.frame(opcode, payload, len(payload))
-        self.wrote += bytes(memoryview(self.ws.tx)[:length])
+        self.wrote += bytes(memoryview(self.ws.out)[:length])
         return length
 
     def frames(self):
@@ -349,7 +349,7 @@ def test_client_answers_a_ping_before_the_next_message():
     client = opened()
     length = client.ws.frame(2, b"audio", 5)
     client.ws.keep(length, 3)
-    client.wrote = bytes(client.ws.tx[:3])
+    client.wrote = bytes(client.ws.out[:3])
     client.blocked = True
     client.feed(frame(PING, b"now"))
     assert not client.ws.writable()
@@ -454,7 +454,7 @@ def test_client_closes_after_what_is_half_sent():
     client = opened()
     length = client.ws.frame(1, b"last words", 10)
     client.ws.keep(length, 7)
-    client.wrote = bytes(client.ws.tx[:7])
+    client.wrote = bytes(client.ws.out[:7])
     client.blocked = True
     client.feed(frame(PING, b"p"))
     client.ws.close(4000)
@@ -481,7 +481,7 @@ def test_client_loses_the_connection():
 
 def test_client_that_cannot_send_still_reads():
     client = opened()
-    client.ws.cannot_send("reset")
+    client.ws.cannot_send()
     assert client.ws.want == 1
     assert not client.ws.writable()
     assert client.ws.frame(2, b"x", 1) == 0
@@ -493,7 +493,7 @@ def test_client_that_cannot_send_still_reads():
     assert client.wrote == b""
     assert (client.ws.close_code, client.ws.close_reason) == (4401, "who are you")
     client = opened()
-    client.ws.cannot_send("reset")
+    client.ws.cannot_send()
     client.ws.receive_eof()
     assert (client.ws.close_code, client.ws.close_reason) == (1006, "reset")
 

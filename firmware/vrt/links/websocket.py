@@ -2,8 +2,8 @@
 # clock.
 # Reading: read at most `want` bytes into `chunk` and call next_event(n) or, at the end of the stream,
 # receive_eof(); while `want` is 0 call next_event(0) instead, for more of the chunk.
-# Writing: frame() makes a message's frame, to be written at once; keep() takes what the socket did not. While
-# out_n is not 0, write out[out_at:][:out_n] and call sent(n) with what the socket took.
+# Writing: frame() makes a message's frame in `out`, to be written at once; keep() takes what the socket did not.
+# While out_n is not 0, write out[out_at:][:out_n] and call sent(n) with what the socket took.
 # A peer's fault never raises: it becomes close_code and close_reason. Every buffer is made in the constructor,
 # and between start() and the close nothing is allocated. No properties: one in a class makes each store to its
 # objects slow.
@@ -63,7 +63,7 @@ class WebSocket:
     def __init__(self, rx_bytes, tx_bytes, chunk_bytes=512):
         self.rx = bytearray(rx_bytes)
         self._tx_max = tx_bytes
-        self.tx = bytearray(tx_bytes + _FRAME_EXTRA)
+        self._tx = bytearray(tx_bytes + _FRAME_EXTRA)
         self.chunk = bytearray(chunk_bytes)
         self._ctl = bytearray(_CONTROL_MAX)
         self._pong = bytearray(_CONTROL_MAX)
@@ -79,12 +79,12 @@ class WebSocket:
         self.close_reason = ""
         self.n = 0  # bytes of the latest message, or of the answer to the upgrade request
         self.want = len(self.chunk)
-        self.out = self.tx
+        self.out = self._tx
         self.out_at = self.out_n = 0
         self._pong_n = -1  # length of the payload in _pong that waits to be sent
         self._close_n = -1  # length of the close payload in _close that waits to be sent, 0 or 2
         self._close = b""
-        self._lost = None  # why nothing can be sent any more
+        self._lost = None  # the reason for people when nothing could be sent any more
 
     def writable(self):
         return self._state == _OPEN and not self.out_n
@@ -150,7 +150,7 @@ class WebSocket:
     # Sending
 
     def frame(self, opcode, buf, n):
-        # Makes buf[0:n] a message, opcode 1 (text) or 2 (binary): the frame is tx[0:length]. Returns the length,
+        # Makes buf[0:n] a message, opcode 1 (text) or 2 (binary): the frame is out[0:length]. Returns the length,
         # or 0: not now, because a frame is half out or the WebSocket is not open.
         if self.out_n or self._state != _OPEN:
             return 0
@@ -158,28 +158,34 @@ class WebSocket:
             raise ProtocolError("no such bytes in the buffer")
         if n > self._tx_max:
             raise ProtocolError(f"message of {n} bytes: this link sends at most {self._tx_max}")
-        return build(self.tx, 0x80 | opcode, buf, n, self._st)
+        self.out = self._tx
+        self.out_at = 0
+        return build(self._tx, 0x80 | opcode, buf, n, self._st)
 
     def keep(self, length, done):
         # Of the frame just made the socket took only `done` bytes.
-        self.out = self.tx
         self.out_at = done
         self.out_n = length - done
 
     def sent(self, n):
-        self.out_at += n
-        self.out_n -= n
-        self._next_out()
+        if self.out_n:
+            self.out_at += n
+            self.out_n -= n
+            self._next_out()
 
-    def cannot_send(self, reason):
-        # The socket takes nothing any more. What the peer said before, and why it closed, may still be read; byte
-        # by byte, because a socket that meets its error in the middle of a read throws away what it has.
+    def cannot_send(self):
+        # The socket takes nothing any more. What the peer said before, and why it closed, may still be read; byte by
+        # byte, because a socket that meets its error in the middle of a read throws away what it has. Returns False
+        # when there was no WebSocket yet.
+        if self._state == _HANDSHAKE:
+            return False
         self.out_n = 0
         self._pong_n = self._close_n = -1
-        self._lost = reason
+        self._lost = "reset"
         self.want = min(self.want, 1)
         if self._state == _OPEN:
             self._state = _READ_ONLY
+        return True
 
     def close(self, code):
         if not valid_close_code(code):

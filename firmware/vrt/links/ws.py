@@ -24,6 +24,7 @@ _CONNECTING = const(1)  # the socket is not connected yet
 _RUNNING = const(2)
 _OVER = const(3)  # over, and not yet reported
 
+_ERRORS = (OSError, ValueError, MemoryError)  # what sockets and TLS raise
 _UNTRUSTED = const(-0x2700)  # MBEDTLS_ERR_X509_CERT_VERIFY_FAILED
 _WORDS = {
     ECONNREFUSED: "refused",
@@ -53,8 +54,10 @@ class WebSocketLink:
         self.dropped = 0
         self._stage = _IDLE
         self._addresses = []
-        self._poll = None
-        self._now = self._moved = 0
+        self._poller = None
+        self._now = 0
+        self._stuck = None  # since when the socket has taken nothing of what goes out
+        self._polls = self._polling()
         self._since = self._limit = 0  # the deadline: _limit milliseconds (0: none) after _since
 
     def unread(self):
@@ -65,9 +68,11 @@ class WebSocketLink:
         # Starts to connect. Failures come as CLOSED from poll, with the reason.
         self._shut()
         self._ws.reset()
+        self._polls = self._polling()
         self.close_code = 0
         self.close_reason = ""
-        self._now = self._moved = self.last_rx = now
+        self._now = self.last_rx = now
+        self._stuck = None
         self._set_limit(_CONNECT_MS)
         try:
             self._addresses = list(socket.getaddrinfo(self._host, self._port, 0, socket.SOCK_STREAM))
@@ -75,40 +80,48 @@ class WebSocketLink:
             self._addresses = []
         self._dial("dns")
 
-    def poll(self, now):  # noqa: PLR0912
-        # At most one event. This and send_audio are the whole path of a frame: few calls, no properties.
+    # poll to _write are the whole path of a frame. MicroPython puts the state of a call that is larger than 11 words
+    # onto the heap: locals, stack, 3 for a try, 3 more for a name in its except. So they are small, and the one that
+    # cannot be is a generator, whose state is made once.
+
+    def poll(self, now):
+        # At most one event.
         self._now = now
+        return next(self._polls)
+
+    def _polling(self):
         ws = self._ws
-        reads = _READS
-        try:
-            if ws.out_n:
-                self._push()
-            else:
-                self._moved = now
-                if self._stage == _CONNECTING:
+        while True:
+            event = NONE
+            try:
+                if ws.out_n:
+                    self._push()
+                elif self._stage == _CONNECTING:
                     self._connect()
-            while self._stage == _RUNNING and (reads or not ws.want):
-                if ws.want:
-                    reads -= ws.want > 1
-                    n = self.sock.readinto(ws.chunk, ws.want)
-                    if not n:
-                        if n == 0:
-                            self._end("eof")
-                        break
-                    self.last_rx = now
-                    event = ws.next_event(n)
-                else:
-                    event = ws.next_event(0)
-                if TEXT <= event <= AUDIO:
-                    self.n = ws.n
-                    return event
-                if event and self._handle(event):
-                    return event
-        except (OSError, ValueError) as error:
-            self._end(self._word(error))
-        except MemoryError:
-            self._end("memory")
-        if self._limit and diff(now, self._since) >= self._limit:
+                reads = _READS
+                while self._stage == _RUNNING and event == NONE and (reads or not ws.want):
+                    if ws.want:
+                        reads -= ws.want > 1
+                        n = self.sock.readinto(ws.chunk, ws.want)
+                        if not n:
+                            if n == 0:
+                                self._end("eof")
+                            break
+                        self.last_rx = self._now
+                        event = ws.next_event(n)
+                    else:
+                        event = ws.next_event(0)
+                    if TEXT <= event <= AUDIO:
+                        self.n = ws.n
+                    elif event:
+                        event = self._handle(event)
+            except _ERRORS as error:
+                self._end(self._word(error))
+            yield event or self._rest()
+
+    def _rest(self):
+        # There was no event: is it time for one?
+        if self._limit and diff(self._now, self._since) >= self._limit:
             self._end("timeout")
         if self._stage == _OVER:
             self._stage = _IDLE
@@ -123,17 +136,27 @@ class WebSocketLink:
         ws = self._ws
         if ws.out_n:
             self._flush()
-        length = ws.frame(opcode, buf, n)
-        if not length:
+        n = ws.frame(opcode, buf, n)
+        if not n:
             return False
-        try:
-            done = self.sock.write(ws.tx, 0, length)
-            if done != length:
-                ws.keep(length, done or 0)
-                self.writable = False
-        except (OSError, ValueError) as error:
-            self._cannot_send(error)
+        done = self._write(n)
+        if done != n:
+            ws.keep(n, done or 0)
+            self.writable = False
+            self._stuck = self._now
         return True
+
+    def _write(self, n):
+        # The next n bytes that go out; returns how many the socket took, or None. On an error, all of them: the peer is
+        # gone, but what it said before, and why it closed, may still be read.
+        try:
+            return self.sock.write(self._ws.out, self._ws.out_at, n)
+        except _ERRORS:
+            if not self._ws.cannot_send():
+                raise  # while it connects, poll tells the reason
+        self.writable = False
+        self._set_limit(_CLOSE_MS)
+        return n
 
     def close(self, code):
         # Raises ProtocolError when the code may not be sent (RFC 6455 section 7.4).
@@ -162,14 +185,14 @@ class WebSocketLink:
                         sock.close()
                     continue
             self.sock = sock
-            self._poll = select.poll()
-            self._poll.register(sock, select.POLLOUT)
+            self._poller = select.poll()
+            self._poller.register(sock, select.POLLOUT)
             self._stage = _CONNECTING
             return
         self._end(reason)
 
     def _connect(self):
-        ready = self._poll.poll(0)
+        ready = self._poller.poll(0)
         if not ready:
             return
         sock = self.sock
@@ -183,7 +206,7 @@ class WebSocketLink:
             self.sock = None
             self._dial(reason)
             return
-        self._poll = None
+        self._poller = None
         if self._tls:
             # The handshake goes on whenever something is read or written.
             self.sock = self._tls.wrap_socket(sock, server_hostname=self._host, do_handshake_on_connect=False)
@@ -194,16 +217,16 @@ class WebSocketLink:
     # Running
 
     def _handle(self, event):
-        # True: the caller hears of it.
+        # Returns the event that the caller hears of.
         if event == OPEN:
             self._limit = 0
             self.writable = self._ws.writable()
-            return True
+            return OPEN
         if event == CLOSED:
             self._end("refused")
         else:
             self._answer()
-        return False
+        return NONE
 
     def _answer(self):
         # A control frame came, a message was dropped, or a close frame is about to go.
@@ -214,26 +237,20 @@ class WebSocketLink:
 
     def _push(self):
         self._flush()
-        if self._ws.out_n and diff(self._now, self._moved) >= _STALL_MS:
+        if self._ws.out_n and diff(self._now, self._stuck) >= _STALL_MS:
             self._end("timeout")
 
     def _flush(self):
         ws = self._ws
-        try:
-            while ws.out_n:
-                n = self.sock.write(ws.out, ws.out_at, ws.out_n)
-                if not n:
-                    break
-                ws.sent(n)
-                self._moved = self._now
-        except (OSError, ValueError) as error:
-            self._cannot_send(error)
+        while ws.out_n:
+            n = self._write(ws.out_n)
+            if not n:
+                if self._stuck is None:
+                    self._stuck = self._now
+                break
+            ws.sent(n)
+            self._stuck = None
         self.writable = ws.writable()
-
-    def _cannot_send(self, error):
-        self._ws.cannot_send(self._word(error))
-        self.writable = False
-        self._set_limit(_CLOSE_MS)
 
     # Ending
 
@@ -242,7 +259,7 @@ class WebSocketLink:
         self._limit = limit_ms
 
     def _end(self, reason):
-        # poll reports it; `reason` holds unless the WebSocket knows a better one.
+        # poll reports CLOSED; `reason` holds unless the WebSocket knows a better one.
         self._ws.receive_eof(reason)
         self.close_code = self._ws.close_code
         self.close_reason = self._ws.close_reason
@@ -252,13 +269,15 @@ class WebSocketLink:
     def _shut(self):
         self._stage = _IDLE
         self._limit = 0
-        self._poll = None
+        self._poller = None
         self.writable = False
         if self.sock:
             self.sock.close()
             self.sock = None
 
     def _word(self, error):
+        if isinstance(error, MemoryError):
+            return "memory"
         if isinstance(error, ValueError) or error.errno == _UNTRUSTED:  # newer MicroPython says what is wrong
             if time.gmtime()[0] < 2025:
                 return "tls: the clock is not set"
