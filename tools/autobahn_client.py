@@ -2,6 +2,7 @@
 #   micropython -X heapsize=80m tools/autobahn_client.py ws://127.0.0.1:9001 AGENT
 # Echoes every message. Prints one line a case with the close; exits with 1 when the server does not do its
 # part.
+# mypy: ignore-errors
 import select
 import sys
 import time
