@@ -94,7 +94,11 @@ class _Simulator:
     def receive(self):
         # One message, which is there or on its way. False when the firmware has nothing to do about it.
         head = self._head
-        if self.sock.readinto(head) != 4:
+        try:
+            n = self.sock.readinto(head)
+        except OSError:
+            n = 0
+        if n != 4:
             raise SystemExit  # the simulator is gone
         kind = head[0]
         if kind == _BUTTON:

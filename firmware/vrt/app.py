@@ -15,7 +15,9 @@ from vrt.ui import light
 
 _EVENTS = const(8)  # from the link in one step, so that a flood of them cannot hold the loop
 _WAIT_MS = const(20)  # between steps; the board wakes up earlier when there is something to do
-_LOOK_MS = const(30)  # between looks at what is not audio, while nothing happens
+# Between looks at what is not audio: while nothing happens, and while a tool runs.
+_IDLE_MS = const(60)
+_TOOL_MS = const(20)
 
 
 def _random(n):
@@ -39,7 +41,9 @@ class App:
             board, config, session=self.session, sound=sound, tools=tools, journal=journal, log=log
         )
         self._linked = False  # the link is open, or on its way there or back
-        self._busy = True  # the link took no more when we looked
+        self._busy = True  # the link took no more when we looked, and messages go before audio
+        self._playing = False  # what the speaker did then
+        self._pause_ms = 0  # until we look again
         self._light = ""
         self._looked = self._counted = 0  # ticks of the last look, and of the last figures
 
@@ -53,26 +57,34 @@ class App:
 
     def step(self, now, readable=True):
         # Everything that is due. When that is audio alone, nothing is allocated. `readable`: the link may have something.
-        link, sound = self.link, self.sound
-        # Most steps are for one frame, up or down, and that is all they look at. A link that was busy when we looked may
-        # keep a message waiting, which goes before audio.
-        look = sound.hear(now) or self._busy or self.board.button() != self.conversation.button.down
-        look = look or not link.writable or diff(now, self._looked) >= _LOOK_MS
-        if look or readable:
+        # Most steps are for one frame, up or down, and that is all they touch: a processor that has slept pays for every
+        # line it must fetch again.
+        sound = self.sound
+        mic, speaker = sound.mic, sound.speaker
+        look = self._busy or diff(now, self._looked) >= self._pause_ms
+        look = look or self.board.button() != self.conversation.button.down
+        if mic and (mic.filled or look):
+            look = sound.hear(now) or look
+        if readable or look:
             look = self._receive(now) or look
+        if speaker:
+            if speaker.poll(now):
+                self.log.event("played")
+            if speaker.playing != self._playing:
+                self._playing = speaker.playing
+                look = True
         if look:
             self._looked = now
             self._look(now)
-        if sound.mic and sound.mic.frame:
-            sound.send(link, self.session, self.conversation.talk.tail, now)
-        if sound.speaker and sound.speaker.poll(now):
-            self.log.event("played")
+        if mic and mic.frame:
+            sound.send(self.link, self.session, self.conversation.talk.tail, now)
 
     def _look(self, now):
         # Everything but audio.
         conversation = self.conversation
         conversation.step(now)
         self._send(now)
+        self._pause_ms = _TOOL_MS if self.tools.busy else _IDLE_MS
         if self._linked:
             if conversation.closing:
                 self.link.close(conversation.closing)

@@ -70,6 +70,7 @@ class Mic:
         self._callback = self._on_filled
         self._attach(i2s)
 
+        self.filled = False  # poll has something to do; but it wants to be called now and then all the same
         self.frame = None  # the frame waiting longest, as poll returned it
         self.level = 0  # mean amplitude of the newest frame, 0 to 32768
         self._floor = 0  # that of the noise, times 64
@@ -111,6 +112,7 @@ class Mic:
         if self._moved:
             self._moved = False
             self._progress = now
+        self.filled = False
         k = self._next
         if self._full[k]:
             if self._stale:
@@ -119,6 +121,8 @@ class Mic:
                 self._make(self._buffers[k])
             self._full[k] = 0
             self._next = 1 - k
+            if self._full[1 - k]:
+                self.filled = True
             if not self._running and self._live:
                 if ticks.diff(now, self._polled) > self._slack_ms:
                     self.overruns += 1
@@ -155,6 +159,7 @@ class Mic:
         self._moved = True
         if self._live:
             self._full[self._filling] = 1
+            self.filled = True
             self._filling = 1 - self._filling
             if not self._full[self._filling]:
                 self._read()
