@@ -49,7 +49,16 @@ class App:
 
     def run(self):
         while True:
-            self.step(time.ticks_ms(), self.board.wait(self.link.sock, _WAIT_MS) is not False)
+            readable = self.board.wait(self.link.sock, _WAIT_MS) is not False
+            self.attempt(time.ticks_ms(), readable)
+
+    def attempt(self, now, readable=True):
+        # A step that survives a full heap: what it was at is lost, as on the network, and the device goes on.
+        try:
+            self.step(now, readable)
+        except MemoryError:
+            gc.collect()
+            self.log.event("error", code="MEMORY", message="the heap was full; something was left undone")
 
     def close(self):
         # Leaves the hardware as it was found; the host finds out by itself.

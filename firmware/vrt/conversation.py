@@ -170,7 +170,7 @@ class Conversation:
             session.ping = True
         try:
             self.sound.adopt(event)
-        except (ConfigError, MemoryError) as error:
+        except (ConfigError, MemoryError, OSError) as error:
             self.log.event("error", code="FORMAT", message=str(error) or "out of memory")
         self.quiet = True
 

@@ -139,6 +139,24 @@ def test_device_gives_up_a_turn_that_shows_no_sign_of_life():
     assert device.last("error")["code"] == "STUCK"
 
 
+def test_a_full_heap_is_told_and_survived():
+    device = opened()
+    tools = device.app.tools
+    call = tools.call
+
+    def full(message, now):
+        raise MemoryError
+
+    tools.call = full
+    device.call("light", 1, state="on")
+    device.app.attempt(device.now)
+    assert device.last("error")["code"] == "MEMORY"
+    tools.call = call
+    device.call("light", 1, call="c2", state="off")
+    device.run(50)
+    assert device.done == ["light off"]
+
+
 def test_device_closes_when_nothing_is_acknowledged():
     device = opened()
     while not device.link.closes and device.seq < 50:
