@@ -33,7 +33,6 @@ from vrt.errors import VrtError
 from vrt.ticks import diff
 from vrt.tools.arguments import canonical, kind, problem
 from vrt.tools.call import Call, digest_of, explain
-from vrt.tools.confirm import CONFIRMED, EXPIRED
 from vrt.tools.journal import answer
 
 _QUEUED_CALLS = const(8)
@@ -132,13 +131,14 @@ class Registry:
     def next_result(self):
         return self._results.pop(0) if self._results else None
 
-    def call(self, message, now):
+    def call(self, message, now):  # noqa: PLR0912  (a branch for each refusal)
         call = Call(message)
         waiting = call.size
         for one in self._queue:
             if one.call_id == call.call_id:
                 return  # its one result is still to come
-            waiting += one.size
+            if one.since is None:
+                waiting += one.size
         kept = self._journal.find(call.call_id)
         if kept:
             digest, epoch, result = kept
@@ -155,7 +155,7 @@ class Registry:
             text = _LATE
         elif call.tool is None:
             text = f"this device has no tool {call.name!r}"
-        elif not self.room or (self._queue and waiting > _QUEUED_BYTES):
+        elif not self.room or waiting > max(_QUEUED_BYTES, call.size):  # one alone may be larger
             text = "not run: too many calls are waiting"
         else:
             code = "INVALID"
@@ -187,15 +187,11 @@ class Registry:
                 self._report("call.ask", call=call.call_id, name=call.name, arguments=call.arguments)
         if self.asking:
             outcome = self._confirm.poll(down, now)
-            if outcome and outcome != CONFIRMED:
-                self._end(
-                    call,
-                    _no(
-                        "REJECTED",
-                        "nobody confirmed it in time" if outcome == EXPIRED else "the user refused it",
-                    ),
-                )
-            if outcome != CONFIRMED:
+            if outcome == "expired":
+                self._end(call, _no("REJECTED", "nobody confirmed it in time"))
+            elif outcome == "refused":
+                self._end(call, _no("REJECTED", "the user refused it"))
+            if outcome != "confirmed":
                 return
         if diff(now, call.since) >= made["timeoutMs"]:  # decisions 8
             self._cut(call, "TIMEOUT", f"it took longer than {made['timeoutMs']} ms")
@@ -247,7 +243,9 @@ class Registry:
             elif kind(value) == "integer":
                 call.wait_ms = value
             elif value is not None:
-                result = _no("FAILED", f"a tool yields None, whole milliseconds or text, not {value!r}")
+                raise VrtError(  # noqa: TRY301  (like any other fault of the tool's)
+                    f"a tool yields None, whole milliseconds or text, not {value!r}"
+                )
         except Exception as error:
             result = _no("FAILED", explain(error))
             if call.tool.declaration["effect"] != "none":
