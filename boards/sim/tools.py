@@ -3,14 +3,14 @@
 from vrt.errors import VrtError
 from vrt.tools import tool
 
-DOOR = {"enum": ["front", "back"], "description": "Which door."}
+DOOR = {"enum": ["front", "back"]}
 
 outputs = {}
 
 
 def setup(board):
     # Called once, before the device says hello.
-    for name in ("front_lock", "back_lock", "light"):
+    for name in ["front_lock", "back_lock", "light"]:
         outputs[name] = board.output(name)
 
 
@@ -28,7 +28,7 @@ def lamp():
 
 
 @tool(
-    "Lock or unlock a door of the house. Unlocking waits until the user holds the board's button for a second.",
+    "Lock or unlock a door. Unlocking waits until the user holds the button for a second.",
     {"door": DOOR, "state": {"enum": ["locked", "unlocked"]}},
     effect="irreversible",
     confirm="button",
@@ -85,7 +85,7 @@ def door_state(door):
 
 
 @tool(
-    "Walk through the house and report on doors and light. Takes about six seconds.",
+    "Report on the doors and the light. Takes about six seconds.",
     effect="none",
     phrases=[
         {
@@ -99,7 +99,7 @@ def door_state(door):
 )
 def check_house():
     found = {}
-    for place in ("front_door", "back_door", "light"):
+    for place in ["front_door", "back_door", "light"]:
         yield "looking at the " + place.replace("_", " ")
         yield 2000
         found[place] = state()[place]

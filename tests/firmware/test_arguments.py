@@ -4,7 +4,7 @@ import sys
 
 from support import SkipTest, raises
 from vrt.errors import ConfigError
-from vrt.tools.arguments import canonical, kind, problem, same
+from vrt.tools.arguments import canonical, kind, problem
 from vrt.tools.declaration import check_schema
 
 LOCK = {
@@ -13,6 +13,10 @@ LOCK = {
     "required": ["door", "state"],
     "additionalProperties": False,
 }
+
+
+def same(a, b):
+    return canonical(a) == canonical(b)
 
 
 def say(schema, value):

@@ -1,6 +1,4 @@
 # What a declaration may say, and what its author is told when it is wrong.
-import sys
-
 from support import raises
 from vrt import tools
 from vrt.errors import ConfigError
@@ -23,7 +21,7 @@ def refused(*words, name="x", description="Do it.", parameters=None, **options):
 
 def test_short_form_is_a_whole_schema():
     made = Tool(nothing, "lock", "Lock.", {"state": {"type": "boolean"}, "door": {"type": "string"}})
-    assert made.parameters == {
+    assert made.declaration["parameters"] == {
         "type": "object",
         "properties": {"state": {"type": "boolean"}, "door": {"type": "string"}},
         "required": ["door", "state"],
@@ -33,17 +31,20 @@ def test_short_form_is_a_whole_schema():
 
 def test_short_form_may_have_a_parameter_named_type():
     made = Tool(nothing, "x", "Do it.", {"type": {"enum": ["a"]}, "properties": {"type": "string"}})
-    assert sorted(made.parameters["properties"]) == ["properties", "type"]
+    assert sorted(made.declaration["parameters"]["properties"]) == ["properties", "type"]
 
 
 def test_whole_schema_is_taken_as_it_is():
     schema = {"type": "object", "properties": {"door": {"type": "string"}}}
-    assert Tool(nothing, "x", "Do it.", schema).parameters == schema
-    assert Tool(nothing, "x", "Do it.", {"type": "object"}).parameters == {"type": "object", "properties": {}}
+    assert Tool(nothing, "x", "Do it.", schema).declaration["parameters"] == schema
+    assert Tool(nothing, "x", "Do it.", {"type": "object"}).declaration["parameters"] == {
+        "type": "object",
+        "properties": {},
+    }
 
 
 def test_declaration_leaves_out_what_is_not_said():
-    assert Tool(nothing, "x", "Do it.").declaration() == {
+    assert Tool(nothing, "x", "Do it.").declaration == {
         "name": "x",
         "description": "Do it.",
         "parameters": {"type": "object", "properties": {}, "required": [], "additionalProperties": False},
@@ -56,7 +57,7 @@ def test_illegal_names_are_refused():
     for name in ("", " ", "a b", "a/b", "türe", "x" * 65, "<lambda>", "a\n", None, 1):
         refused("illegal name", name=name)
     for name in ("a", "A_b.c-9", "x" * 64, "-"):
-        assert Tool(nothing, name, "Do it.").name == name
+        assert Tool(nothing, name, "Do it.").declaration["name"] == name
 
 
 def test_wrong_members_are_refused_and_say_what_to_do():
@@ -101,7 +102,7 @@ def test_confirm_when_must_be_able_to_work():
 
 def test_timeout_leaves_time_for_a_confirmation():
     refused("3000", confirm="button", timeout_ms=2999)
-    assert Tool(nothing, "x", "Do it.", confirm="button", timeout_ms=3000).confirm == "button"
+    assert Tool(nothing, "x", "Do it.", confirm="button", timeout_ms=3000).declaration["confirm"] == "button"
 
 
 def test_asks_as_declared():
@@ -126,7 +127,7 @@ def test_phrases_are_checked_for_slips():
         {"say": ["(lock|close) {door}", "x"], "set": {"door": "front"}, "words": {"door": {"main": "front"}}},
         {"say": "x", "reply": "{output.anything}", "ask": "?", "while": "..."},
     ]
-    assert Tool(nothing, "x", "Do it.", DOOR, phrases=good).declaration()["phrases"] == good
+    assert Tool(nothing, "x", "Do it.", DOOR, phrases=good).declaration["phrases"] == good
     for bad, words in (
         ("lock", "no list"),
         (["lock {dor}"], "'dor', which is no parameter"),
@@ -157,21 +158,12 @@ def test_decorator_declares_and_returns_the_function():
             return door
 
         assert probe("front") == "front"
-        assert tools.declared[-1].name == "probe"
+        assert tools.declared[-1].declaration["name"] == "probe"
         assert tools.declared[-1].function is probe
         error = raises(ConfigError, tools.tool("Do it again."), probe)
         assert "probe is declared twice" in str(error)
         tools.tool("Do it again.", name="probe2")(probe)
-        assert tools.declared[-1].name == "probe2"
+        assert tools.declared[-1].declaration["name"] == "probe2"
         assert len(tools.declared) == len(before) + 2
     finally:
         tools.declared[:] = before
-
-
-def test_checks_leave_the_heap_and_come_back():
-    Tool(nothing, "x", "Do it.")
-    assert "vrt.tools.declaration" in sys.modules
-    tools.seal()
-    assert "vrt.tools.declaration" not in sys.modules
-    assert not hasattr(tools, "declaration")
-    refused("illegal name", name="a b")

@@ -5,7 +5,7 @@ import sys
 from errno import ENOENT
 
 from support import SkipTest, raises
-from vrt.tools import journal as module
+from vrt.tools import journal as journal_module
 from vrt.tools.journal import UNKNOWN, Journal, answer
 
 ENOSPC = 28  # MicroPython's errno does not name it
@@ -38,14 +38,19 @@ class Disk:
         self.changes = []  # the steps that changed the directory
 
     def __enter__(self):
-        self._saved = module.os
-        module.os = self
-        module.open = self.open
+        from vrt.tools import recovery  # noqa: PLC0415  (it may have left the heap since the last time)
+
+        self._modules = (journal_module, recovery)
+        self._os = journal_module.os
+        for module in self._modules:
+            module.os = self
+            module.open = self.open
         return self
 
     def __exit__(self, *error):
-        module.os = self._saved
-        module.open = open
+        for module in self._modules:
+            module.os = self._os
+            module.open = open
 
     def step(self):
         if self.taken == self.steps:
@@ -385,7 +390,6 @@ def test_result_that_cannot_be_written_is_still_known_until_the_restart():
         journal.started("call-0", "digest-0", "lock", "{}", 3)
         disk.full = True
         journal.done("call-0", "digest-0", "lock", 3, ok(0))
-        assert journal.failures == 1
         assert journal.find("call-0")[2] == ok(0)
         assert Journal("/calls").find("call-0")[2] == UNKNOWN
 

@@ -577,6 +577,7 @@ def test_generator_that_yields_something_else_is_failed():
             w.run(100)
             (result,) = w.results()
             assert "a tool yields" in result["message"]
+            assert w.registry.uncertain
             assert w.done == ["closed"]
 
 
@@ -770,6 +771,10 @@ def test_lost_session_ends_its_calls_without_results():
         w.registry.drop()
         assert w.done == ["begun", "closed"]
         assert w.results() == []
+        ended = [
+            (fields["call"], fields["result"]["code"]) for event, fields in w.events if event == "call.end"
+        ]
+        assert ended == [("c1", "INTERRUPTED"), ("c2", "INTERRUPTED")], "the log hears of each"
         assert not w.registry.busy
         w.registry.begin("session-2")
         w.call("c1", "look", {}, epoch=0)
@@ -807,6 +812,22 @@ def test_queued_arguments_are_bounded():
             w.call(f"c{i}", "write", {"text": "x" * 3000})
         w.run(500)
         assert w.codes() == [("c1", "FAILED"), ("c2", "FAILED"), ("c0", "ok")]
+        w.call("large", "write", {"text": "x" * 5000})
+        w.run(100)
+        assert w.codes() == [("large", "ok")], "one alone is bounded by the size of messages"
+
+
+def test_running_call_does_not_count_as_queued():
+    def write(text):
+        yield 1000
+
+    with world() as w:
+        w.registry.add([Tool(write, "write", "Write.", {"text": {"type": "string"}})])
+        w.call("c1", "write", {"text": "x" * 3000})
+        w.run(100)
+        w.call("c2", "write", {"text": "x" * 3000})
+        w.run(3000)
+        assert w.codes() == [("c1", "ok"), ("c2", "ok")]
 
 
 def test_loop_with_nothing_to_do_allocates_nothing():
@@ -862,9 +883,9 @@ def test_events_tell_the_life_of_a_call():
         w.call("c1", "lock", UNLOCK)
         w.run(200)
         w.press(1200)
-        assert [event for event, _ in w.events] == ["call.queued", "call.ask", "call.start", "call.end"]
-        assert w.events[1][1] == {"call": "c1", "name": "lock", "arguments": UNLOCK}
-        assert w.events[3][1]["result"] == w.results()[0]
+        assert [event for event, _ in w.events] == ["call.ask", "call.start", "call.end"]
+        assert w.events[0][1] == {"call": "c1", "name": "lock", "arguments": UNLOCK}
+        assert w.events[2][1]["result"] == w.results()[0]
 
 
 def test_module_of_the_user_is_loaded_and_its_readers_cannot_act():
