@@ -182,14 +182,17 @@ class Mic:
         if self._convert:
             self._convert(self._work, n, self._samples)
             samples = self._samples
+        self._encode(samples, count, self._free_slot(), _HEADER)
+        self._waiting += 1
+        self.frames += 1
+
+    def _free_slot(self):
         slots = len(self._slots)
         if self._waiting == slots:
             self._oldest = (self._oldest + 1) % slots
             self._waiting -= 1
             self.dropped += 1
-        self._encode(samples, count, self._slots[(self._oldest + self._waiting) % slots], _HEADER)
-        self._waiting += 1
-        self.frames += 1
+        return self._slots[(self._oldest + self._waiting) % slots]
 
     def _hear(self, level):
         step = level * 64 - self._floor
