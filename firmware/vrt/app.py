@@ -49,13 +49,17 @@ class App:
 
     def run(self):
         while True:
-            readable = self.board.wait(self.link.sock, _WAIT_MS) is not False
-            self.attempt(time.ticks_ms(), readable)
+            self.attempt(self._steps)
 
-    def attempt(self, now, readable=True):
-        # A step that survives a full heap: what it was at is lost, as on the network, and the device goes on.
+    def _steps(self):
+        while True:
+            readable = self.board.wait(self.link.sock, _WAIT_MS) is not False
+            self.step(time.ticks_ms(), readable)
+
+    def attempt(self, what, *args):
+        # Survives a full heap: what it was at is lost, as on the network, and the device goes on.
         try:
-            self.step(now, readable)
+            what(*args)
         except MemoryError:
             gc.collect()
             self.log.event("error", code="MEMORY", message="the heap was full; something was left undone")

@@ -149,7 +149,7 @@ def test_a_full_heap_is_told_and_survived():
 
     tools.call = full
     device.call("light", 1, state="on")
-    device.app.attempt(device.now)
+    device.app.attempt(device.app.step, device.now)
     assert device.last("error")["code"] == "MEMORY"
     tools.call = call
     device.call("light", 1, call="c2", state="off")
