@@ -1,5 +1,3 @@
-import sys
-
 import main
 from fake_device import FakeBoard
 from support import raises
@@ -80,16 +78,6 @@ def board_with_button(at):
     board = Board(url="ws://h/")
     board.held_at = at
     return board
-
-
-def test_a_device_is_built_and_forgets_what_built_it():
-    board = Board(url="ws://host:1/", safe_boot_ms=0)
-    app = main.start(board)
-    assert app.session.state == "connecting"
-    assert len(app.tools.declare()) > 1  # the board's own tools
-    assert app.link.rx is not None
-    for name in ("vrt.build", "vrt.config", "vrt.tools.declaration"):
-        assert name not in sys.modules, name
 
 
 def test_a_wrong_configuration_is_told_and_shown():

@@ -38,7 +38,7 @@ TABLE = {
 # it means that we may not come in; ended: RESUME_FAILED, in any state. The rest comes from ourselves.
 
 _CONNECTED = (WAITING, OPEN)
-_PROVEN_MS = const(5_000)  # a connection open for so long is good: the next loss is answered quickly again
+_PROVEN_MS = const(2_000)  # a connection open for so long is good: the next loss is answered quickly again
 
 
 class Lifecycle:

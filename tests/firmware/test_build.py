@@ -1,0 +1,31 @@
+import sys
+
+import main
+from fake_device import Disk
+from support import raises
+from test_main import Board
+from vrt.errors import ConfigError
+
+
+def test_a_device_is_built_and_forgets_what_built_it():
+    with Disk():
+        app = main.start(Board(url="ws://host:1/", safe_boot_ms=0))
+    assert app.session.state == "connecting"
+    assert len(app.tools.declare()) > 1  # the board's own tools
+    assert len(app.link.rx) == 4096
+    assert app.sound.input == app.sound.output == ("pcmu", 8000)
+    for name in ("vrt.build", "vrt.config", "vrt.tools.declaration"):
+        assert name not in sys.modules, name
+
+
+def test_a_device_can_be_built_twice():
+    for size in (1024, 2048):
+        with Disk():
+            app = main.start(Board(url="ws://host:1/", safe_boot_ms=0, message_bytes=size))
+        assert len(app.link.rx) == size
+
+
+def test_a_certificate_that_cannot_be_read_is_named():
+    with Disk():
+        board = Board(url="wss://host/", safe_boot_ms=0, ca="nowhere.pem")
+        assert "nowhere.pem" in str(raises(ConfigError, main.start, board))
