@@ -73,10 +73,11 @@ def run(ms):
     first = 0
     end = time.ticks_add(time.ticks_ms(), ms)
     try:
-        app.run()
+        steps()
     except Over:
         pass
 
+steps = app._steps
 board.wait = wait
 run(2500)
 gc.collect()
@@ -103,7 +104,7 @@ while True:
     sleep(None, 1000)
 """
 
-# A frame up for every 20 ms heard, a frame down for every frame up, and sound for the speaker in transfers of 20 ms.
+# A frame up for every 20 ms heard, a frame down for every frame up, and sound for the speaker, in the firmware's transfers.
 BASELINE = """
 import socket, time
 from array import array
@@ -114,7 +115,7 @@ sock.connect(socket.getaddrinfo("127.0.0.1", PORT)[0][-1])
 sock.setsockopt(6, 1, 1)
 sock.setblocking(False)
 heard = (array("h", bytes(640)), array("h", bytes(640)))
-played = (array("h", bytes(960)), array("h", bytes(960)))
+played = (array("h", bytes(768)), array("h", bytes(768)))
 frame_up, frame_down = bytearray(UP), bytearray(DOWN)
 mic, speaker = board.microphone(), board.speaker()
 ready = owed = up = down = fills = takes = 0

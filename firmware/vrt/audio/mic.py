@@ -8,9 +8,9 @@ from array import array
 
 from micropython import const
 
-from vrt import ticks
 from vrt.audio import dsp
 from vrt.errors import ConfigError
+from vrt.ticks import diff
 
 _HEADER = const(5)  # vRT §8.1; who sends the frame fills it in
 _STALL_MS = const(500)  # no transfer takes so long: the I2S is stuck
@@ -124,10 +124,10 @@ class Mic:
             if self._full[1 - k]:
                 self.filled = True
             if not self._running and self._live:
-                if ticks.diff(now, self._polled) > self._slack_ms:
+                if diff(now, self._polled) > self._slack_ms:
                     self.overruns += 1
                 self._read()
-        elif self._running and ticks.diff(now, self._progress) > _STALL_MS:
+        elif self._running and diff(now, self._progress) > _STALL_MS:
             self._restart(now)
         self._polled = now
         self.frame = self._slots[self._oldest] if self._waiting else None

@@ -8,10 +8,10 @@ from array import array
 
 from micropython import const
 
-from vrt import ticks
 from vrt.audio import dsp
 from vrt.audio.ring import Ring
 from vrt.errors import ConfigError
+from vrt.ticks import diff
 
 _CHUNK_MS = const(16)  # flush cannot take back a transfer; and each costs a callback
 _CHUNKS = const(3)
@@ -45,6 +45,7 @@ class Speaker:
         self._width = 1 if encoding == "pcmu" else 2  # bytes of a wire sample
         self._rate = rate
         self._count = rate * _CHUNK_MS // 1000  # wire samples of a chunk
+        self._bytes = self._count * self._width
         frames = dac_rate * _CHUNK_MS // 1000
         self._ring = Ring(ring_bytes)
         self._chunks = [array("h", bytes(2 * frames)) for _ in range(_CHUNKS)]
@@ -131,7 +132,7 @@ class Speaker:
         if self._hungry and self.playing and not self._running and not self._ring.readable():
             self.playing = False
             return True
-        if self._running and ticks.diff(now, self._progress) > _STALL_MS:
+        if self._running and diff(now, self._progress) > _STALL_MS:
             self._restart(now)
         return False
 
@@ -173,7 +174,7 @@ class Speaker:
             return False
         if self._since is None:
             self._since = now
-        if have < self._prefill and ticks.diff(now, self._since) < self._prefill_ms:
+        if have < self._prefill and diff(now, self._since) < self._prefill_ms:
             return False
         self._since = None
         return True
@@ -182,10 +183,7 @@ class Speaker:
         # Whether to make a chunk now. Less than a whole one is cut off by silence only when the DMA would run out soon.
         if self._hungry:
             return self.playing and self._still < self._depth
-        return (
-            self._ring.readable() >= self._count * self._width
-            or ticks.diff(now, self._progress) >= self._patience_ms
-        )
+        return self._ring.readable() >= self._bytes or diff(now, self._progress) >= self._patience_ms
 
     def _make(self):
         # The next chunk: what the ring has, then silence.
@@ -194,7 +192,7 @@ class Speaker:
         count = self._count
         n = 0
         if not self._hungry:
-            n = self._ring.readinto(target, count * self._width) // self._width
+            n = self._ring.readinto(target, self._bytes) // self._width
         if n == count:
             self._still = 0
         else:
