@@ -1,4 +1,4 @@
-"""Plays cases of the Autobahn suite between kosoku's fuzzing server and the firmware's WebSocket link on MicroPython."""
+"""Plays the Autobahn suite between kosoku's fuzzing server and the firmware's WebSocket link on MicroPython."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CLIENT = Path(__file__).with_name("autobahn_client.py")
 COMPRESSION = ("12.*", "13.*")
 """The link offers no compression, so these are left out."""
 BULK = ("9.1.5", "9.1.6", "9.2.5", "9.2.6", "9.3.*", "9.4.*", "9.7.*", "9.8.*")
-"""Megabytes, fragments by the thousand and messages by the thousand: half of the time, and nothing that others lack."""
+"""Megabytes, and messages and fragments by the thousand: half of the time, and nothing new in them."""
 
 
 @dataclass(frozen=True)

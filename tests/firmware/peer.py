@@ -1,4 +1,5 @@
-# The server's half of a WebSocket for tests: frames as a server makes them, and a reader of what the client wrote.
+# The server's half of a WebSocket for tests: frames as a server makes them, and a reader of what the client
+# wrote.
 from vrt.links import upgrade
 
 ENTROPY = bytes(range(20))

@@ -236,8 +236,8 @@ def test_client_receives_a_length_longer_than_it_needs():
 
 
 def test_client_reads_no_further_than_a_frame():
-    # What a socket would do with `want`: one read for a frame as long as the one before, and never one beyond a frame
-    # that has begun.
+    # What a socket would do with `want`: one read for a frame as long as the one before, and never one beyond
+    # a frame that has begun.
     client = opened(rx=256, chunk=256)
     client.feed(frame(BINARY, bytes(165)), 256)
     assert client.ws.want == 169

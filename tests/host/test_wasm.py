@@ -1,7 +1,7 @@
-"""The pure firmware modules on a 32-bit MicroPython: pointers and small integers as on the boards, no viper, no SHA-1.
+"""The pure firmware modules on a 32-bit MicroPython: pointers and small integers as on the boards, no viper.
 
-The WASI build frees memory that is still in use when it collects, so nothing is collected here: every test function has a
-fresh instance with its 1 MB heap. A test that needs more is named in TOO_LARGE.
+The WASI build frees memory that is still in use when it collects, so nothing is collected here: every test
+function has a fresh instance with its 1 MB heap. A test that needs more is named in TOO_LARGE.
 """
 
 import re
@@ -111,7 +111,8 @@ def runtime():
 
 
 def test_runtime_has_32_bits_and_no_viper(runtime):
-    program = "import sys\nprint(sys.maxsize)\ntry:\n exec('@micropython.viper\\ndef f(): pass')\nexcept SyntaxError: print('none')"
+    viper = "try: exec('@micropython.viper\\ndef f(): pass')\nexcept SyntaxError: print('none')"
+    program = f"import sys\nprint(sys.maxsize)\n{viper}"
     assert runtime.run(program).split() == [str(2**31 - 1), "none"]
 
 

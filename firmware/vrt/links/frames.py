@@ -1,7 +1,7 @@
-# The kernels of the WebSocket client: taking frames apart (RFC 6455 section 5), masking, checking UTF-8 (RFC 3629).
-# viper: compiled to machine code, so the .mpy depends on the chip (little-endian, all of them). frames_plain.py
-# holds the same three functions for a runtime without the emitter; websocket.py chooses. Nothing here allocates,
-# and nothing checks the bounds of a buffer: the caller does.
+# The kernels of the WebSocket client: taking frames apart (RFC 6455 section 5), masking, checking UTF-8 (RFC
+# 3629). viper: compiled to machine code, so the .mpy depends on the chip (little-endian, all of them).
+# frames_plain.py holds the same three functions for a runtime without the emitter; websocket.py chooses.
+# Nothing here allocates, and nothing checks the bounds of a buffer: the caller does.
 #
 # All state is one array('i') of non-negative numbers, laid out alike in these three modules.
 # ruff: noqa: C901, PLR0911, PLR0912, PLR0915, PLR1730 (viper: a call, such as min(), costs more than all its branches)
@@ -72,9 +72,9 @@ def utf8(buf, start: int, end: int, state: int) -> int:
 
 @micropython.viper
 def feed(state, chunk, n: int, msg, ctl) -> int:
-    # Eats chunk[0:n], or with n 0 goes on with it, up to the end of a message or control frame. Returns 0 when all
-    # is eaten, 1 or 2 with a text or binary message in msg[0:N], 3 after one that did not fit, 8, 9 or 10 with a
-    # control payload in ctl[0:CTL], or minus a close code.
+    # Eats chunk[0:n], or with n 0 goes on with it, up to the end of a message or control frame. Returns 0
+    # when all is eaten, 1 or 2 with a text or binary message in msg[0:N], 3 after one that did not fit, 8, 9
+    # or 10 with a control payload in ctl[0:CTL], or minus a close code.
     st = ptr32(state)
     src = ptr8(chunk)
     dst = ptr8(msg)
@@ -197,8 +197,8 @@ def feed(state, chunk, n: int, msg, ctl) -> int:
                 result = 3
     st[_POS] = pos
     st[_END] = end
-    # A frame is read in one call: the rest of this one, or as much as the latest had (a read for more than there
-    # is costs the socket a second, empty one).
+    # A frame is read in one call: the rest of this one, or as much as the latest had (a read for more than
+    # there is costs the socket a second, empty one).
     if pos < end:
         st[_WANT] = 0
     elif int(st[_BODY]):
@@ -210,7 +210,8 @@ def feed(state, chunk, n: int, msg, ctl) -> int:
 
 @micropython.viper
 def build(frame, first: int, payload, n: int, state) -> int:
-    # Writes a whole masked frame of payload[0:n]; `first` is its first byte. Returns its length, at most n + 14.
+    # Writes a whole masked frame of payload[0:n]; `first` is its first byte. Returns its length, at most n +
+    # 14.
     st = ptr32(state)
     dst = ptr8(frame)
     src = ptr8(payload)

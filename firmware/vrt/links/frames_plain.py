@@ -1,5 +1,5 @@
-# The plain twin of frames.py: the same three functions, the same state, the same results, for a runtime without
-# the viper emitter. Slower by an order of magnitude and, on 32 bits, still free of big integers.
+# The plain twin of frames.py: the same three functions, the same state, the same results, for a runtime
+# without the viper emitter. Slower by an order of magnitude and, on 32 bits, still free of big integers.
 # ruff: noqa: C901, PLR0912 (it follows its twin)
 from micropython import const
 

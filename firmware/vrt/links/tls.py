@@ -7,8 +7,8 @@ _BEGIN = b"-----BEGIN CERTIFICATE-----"
 
 
 def context(ca):
-    # ca: certificates to trust, PEM (text or bytes, any number of them) or one in DER; None: those that the port
-    # brings, if it does. Raises ConfigError.
+    # ca: certificates to trust, PEM (text or bytes, any number of them) or one in DER; None: those that the
+    # port brings, if it does. Raises ConfigError.
     try:
         import ssl  # noqa: PLC0415  (it costs memory, and not every build has it)
     except ImportError:

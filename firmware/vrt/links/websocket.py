@@ -4,6 +4,7 @@
 # receive_eof(); while `want` is 0 call next_event(0) instead, for more of the chunk.
 # Writing: frame() makes a message's frame in `out`, to be written at once; keep() takes what the socket did not.
 # While out_n is not 0, write out[out_at:][:out_n] and call sent(n) with what the socket took.
+#
 # A peer's fault never raises: it becomes close_code and close_reason. Every buffer is made in the constructor,
 # and between start() and the close nothing is allocated. No properties: one in a class makes each store to its
 # objects slow.
@@ -58,8 +59,8 @@ def valid_close_code(code):
 
 
 class WebSocket:
-    # rx_bytes: the largest message taken; a larger one is thrown away unbuffered and counted in `dropped`, as vRT
-    # asks; one of 2**30 bytes closes with 1009. tx_bytes: the largest message sent.
+    # rx_bytes: the largest message taken; a larger one is thrown away unbuffered and counted in `dropped`, as
+    # vRT asks; one of 2**30 bytes closes with 1009. tx_bytes: the largest message sent.
     def __init__(self, rx_bytes, tx_bytes, chunk_bytes=512):
         self.rx = bytearray(rx_bytes)
         self._tx_max = tx_bytes
@@ -93,8 +94,8 @@ class WebSocket:
         return self._state == _CLOSING
 
     def start(self, host, path, entropy):
-        # A new connection; entropy: 20 random bytes. Masks must be unpredictable for scripts that attack proxies
-        # (10.3). No stranger's code runs here, so a generator that starts from random bits is enough.
+        # A new connection; entropy: 20 random bytes. Masks must be unpredictable for scripts that attack
+        # proxies (10.3). No stranger's code runs here, so a generator that starts from random bits is enough.
         self.reset()
         st = self._st
         for slot in range(_SLOTS):
@@ -114,8 +115,8 @@ class WebSocket:
         self.out_n = 0
 
     def next_event(self, n):
-        # n: bytes that are new in chunk. Returns NONE, OPEN, TEXT or AUDIO (the message is rx[0:self.n] until the
-        # next call), CLOSED (the upgrade failed), or CONTROL.
+        # n: bytes that are new in chunk. Returns NONE, OPEN, TEXT or AUDIO (the message is rx[0:self.n] until
+        # the next call), CLOSED (the upgrade failed), or CONTROL.
         if self._state == _HANDSHAKE:
             return self._read_head(n)
         if self.close_code:  # whatever follows a close frame or a fault means nothing
@@ -150,8 +151,8 @@ class WebSocket:
     # Sending
 
     def frame(self, opcode, buf, n):
-        # Makes buf[0:n] a message, opcode 1 (text) or 2 (binary): the frame is out[0:length]. Returns the length,
-        # or 0: not now, because a frame is half out or the WebSocket is not open.
+        # Makes buf[0:n] a message, opcode 1 (text) or 2 (binary): the frame is out[0:length]. Returns the
+        # length, or 0: not now, because a frame is half out or the WebSocket is not open.
         if self.out_n or self._state != _OPEN:
             return 0
         if not 0 <= n <= len(buf):
@@ -174,9 +175,9 @@ class WebSocket:
             self._next_out()
 
     def cannot_send(self):
-        # The socket takes nothing any more. What the peer said before, and why it closed, may still be read; byte by
-        # byte, because a socket that meets its error in the middle of a read throws away what it has. Returns False
-        # when there was no WebSocket yet.
+        # The socket takes nothing any more. What the peer said before, and why it closed, may still be read;
+        # byte by byte, because a socket that meets its error in the middle of a read throws away what it has.
+        # Returns False when there was no WebSocket yet.
         if self._state == _HANDSHAKE:
             return False
         self.out_n = 0

@@ -1,6 +1,6 @@
-# The WebSocket link: a non-blocking socket, with or without TLS, under websocket.py. The verbs of all links are in
-# __init__.py. Only open() may block, while it looks up the host's name. Between OPEN and CLOSED nothing is
-# allocated.
+# The WebSocket link: a non-blocking socket, with or without TLS, under websocket.py. The verbs of all links
+# are in __init__.py. Only open() may block, while it looks up the host's name. Between OPEN and CLOSED
+# nothing is allocated.
 import os
 import select
 import socket
@@ -57,7 +57,8 @@ class WebSocketLink:
         self._poller = None
         self._now = 0
         self._stuck = None  # since when the socket has taken nothing of what goes out
-        self._polls = self._polling()
+        self.poll = self._polling().send
+        self.poll(None)  # to its first yield
         self._since = self._limit = 0  # the deadline: _limit milliseconds (0: none) after _since
 
     def unread(self):
@@ -68,7 +69,6 @@ class WebSocketLink:
         # Starts to connect. Failures come as CLOSED from poll, with the reason.
         self._shut()
         self._ws.reset()
-        self._polls = self._polling()
         self.close_code = 0
         self.close_reason = ""
         self._now = self.last_rx = now
@@ -80,18 +80,17 @@ class WebSocketLink:
             self._addresses = []
         self._dial("dns")
 
-    # poll to _write are the whole path of a frame. MicroPython puts the state of a call that is larger than 11 words
-    # onto the heap: locals, stack, 3 for a try, 3 more for a name in its except. So they are small, and the one that
-    # cannot be is a generator, whose state is made once.
+    # poll(now), send_audio and _write are the whole path of a frame. MicroPython puts the state of a call
+    # that is larger than 11 words onto the heap: locals, stack, 3 for a try, 3 more for a name in its except.
+    # So they are small, and the one that cannot be is a generator, whose state is made once: poll is its
+    # send.
 
-    def poll(self, now):
-        # At most one event.
-        self._now = now
-        return next(self._polls)
-
-    def _polling(self):
+    def _polling(self):  # noqa: PLR0912  (a call would cost more than its branches)
+        # poll(now): at most one event.
         ws = self._ws
+        event = NONE
         while True:
+            self._now = yield event
             event = NONE
             try:
                 if ws.out_n:
@@ -99,8 +98,10 @@ class WebSocketLink:
                 elif self._stage == _CONNECTING:
                     self._connect()
                 reads = _READS
-                while self._stage == _RUNNING and event == NONE and (reads or not ws.want):
+                while event == NONE and self._stage == _RUNNING:
                     if ws.want:
+                        if reads == 0:
+                            break
                         reads -= ws.want > 1
                         n = self.sock.readinto(ws.chunk, ws.want)
                         if not n:
@@ -117,7 +118,8 @@ class WebSocketLink:
                         event = self._handle(event)
             except _ERRORS as error:
                 self._end(self._word(error))
-            yield event or self._rest()
+            if not event:
+                event = self._rest()
 
     def _rest(self):
         # There was no event: is it time for one?
@@ -147,8 +149,8 @@ class WebSocketLink:
         return True
 
     def _write(self, n):
-        # The next n bytes that go out; returns how many the socket took, or None. On an error, all of them: the peer is
-        # gone, but what it said before, and why it closed, may still be read.
+        # The next n bytes that go out; returns how many the socket took, or None. On an error, all of them:
+        # the peer is gone, but what it said before, and why it closed, may still be read.
         try:
             return self.sock.write(self._ws.out, self._ws.out_at, n)
         except _ERRORS:
