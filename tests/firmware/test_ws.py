@@ -119,10 +119,23 @@ def link_on(*sockets, **sizes):
     return WebSocketLink("ws://host:81/path", **sizes), net
 
 
+class SmallNet:
+    # The real module, with sockets that soon take no more.
+    SOCK_STREAM = REAL["socket"].SOCK_STREAM
+
+    def getaddrinfo(self, *name):
+        return REAL["socket"].getaddrinfo(*name)
+
+    def socket(self, *kind):
+        made = REAL["socket"].socket(*kind)
+        made.setsockopt(1, 7, 4096)  # SO_SNDBUF
+        return made
+
+
 def on_the_real_net():
     if not ON_MICROPYTHON:
         raise SkipTest("no MicroPython socket")
-    ws.socket, ws.select, ws.os = REAL["socket"], REAL["select"], REAL["os"]
+    ws.socket, ws.select, ws.os = SmallNet(), REAL["select"], REAL["os"]
 
 
 def opened(now=1000, **sizes):
@@ -541,12 +554,8 @@ def test_link_gives_up_a_peer_that_pings_and_takes_nothing():
 
 
 def test_link_over_tls_needs_someone_to_trust():
-    for bad in (b"x", "text", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"):
-        assert "PEM or DER" in str(raises(ConfigError, WebSocketLink, "wss://host", ca=bad))
-    if ON_MICROPYTHON:  # this port brings no certificates
-        assert "needs ca" in str(raises(ConfigError, WebSocketLink, "wss://host"))
-    for ca in (AUTHORITY, AUTHORITY.encode(), bytearray(der(AUTHORITY)), STRANGER + AUTHORITY):
-        WebSocketLink("wss://host", ca=ca)
+    assert "PEM or DER" in str(raises(ConfigError, WebSocketLink, "wss://host", ca="nonsense"))
+    WebSocketLink("wss://host", ca=AUTHORITY)
 
 
 def listen():
@@ -619,6 +628,23 @@ class Host:
         self.got = b""
 
 
+def fill(host):
+    # Sends until the socket takes no more, and pings meanwhile; everything arrives, whole.
+    link = host.link
+    big = bytes(range(250)) * 16
+    sends = 0
+    while link.writable:
+        assert link.send_audio(big, 4000)
+        sends += 1
+    assert not link.send_audio(big, 4000)
+    host.sock.write(frame(PING, b"full"))
+    for _ in range(50):
+        assert link.poll(time.ticks_ms()) == NONE
+    host.got = b""
+    assert unmask(host.read(sends * 4008 + 10)) == [(BINARY, big)] * sends + [(PONG, b"full")]
+    assert link.writable
+
+
 def fixed_key():
     # os.urandom that makes the key of ANSWER.
     ws.os = FakeNet()
@@ -637,15 +663,7 @@ def test_link_on_a_real_socket():
     assert until(link, TEXT_EVENT) == TEXT_EVENT
     host.got = b""
     assert unmask(host.read(7)) == [(PONG, b"p")]
-    big = bytes(4000)
-    link.sock.setsockopt(1, 7, 4096)  # SO_SNDBUF
-    sends = 0
-    while link.writable:
-        assert link.send_audio(big, 4000)
-        sends += 1
-    assert not link.send_audio(big, 4000)
-    host.got = b""
-    assert unmask(host.read(sends * 4008)) == [(BINARY, big)] * sends
+    fill(host)
     host.sock.write(close(1000, b"bye"))
     assert link.poll(time.ticks_ms()) == NONE
     host.sock.close()
@@ -725,6 +743,7 @@ def test_link_over_tls_opens_and_allocates_nothing_for_a_frame():
     for _ in range(2):
         assert until(host.link, TEXT_EVENT) == TEXT_EVENT
     allocates_nothing(host)
+    fill(host)
     host.sock.close()
     assert until(host.link, CLOSED) == CLOSED
 

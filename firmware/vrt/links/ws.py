@@ -9,7 +9,7 @@ from errno import ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EINPROGRESS, ENOMEM, E
 
 from micropython import const
 
-from vrt.links import AUDIO, CLOSED, NONE, OPEN, TEXT, tls
+from vrt.links import AUDIO, CLOSED, NONE, OPEN, TEXT
 from vrt.links.url import parse
 from vrt.links.websocket import WebSocket
 from vrt.ticks import diff
@@ -43,7 +43,11 @@ class WebSocketLink:
     def __init__(self, url, rx_bytes=4096, tx_bytes=4096, *, ca=None, chunk_bytes=512):
         secure, self._host, self._port, self.path, self._header = parse(url)
         self._ws = WebSocket(rx_bytes, tx_bytes, chunk_bytes)
-        self._tls = tls.context(ca) if secure else None
+        self._tls = None
+        if secure:
+            from vrt.links import tls  # noqa: PLC0415  (memory that ws:// does not need)
+
+            self._tls = tls.context(ca)
         self.rx = self._ws.rx
         self.n = 0
         self.sock = None
