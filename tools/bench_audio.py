@@ -62,12 +62,13 @@ end = first = last = 0
 
 def wait(link, ms):
     global first, last
-    sleep(link, ms)
+    readable = sleep(link, ms)
     if not first:
         first = gc.mem_alloc()
     if time.ticks_diff(end, time.ticks_ms()) <= 0:
         last = gc.mem_alloc()
         raise over
+    return readable
 
 def run(ms):
     global end, first
