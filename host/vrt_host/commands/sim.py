@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import numpy as np
+
 from vrt_host.config import DEFAULT_PORT
 from vrt_host.errors import UsageError, VrtError
 from vrt_host.harness import user as plans
@@ -41,7 +43,7 @@ examples (with `vrt serve` in another terminal):
   vrt sim --say "unlock the front door" --press auto
                                                and hold the button when the board asks for it
   vrt sim --say "check the house" --say "stop@4"
-                                               interrupt the answer 4 s after the start
+                                               interrupt the answer 4 s after the connection
   vrt sim --wav morning.wav --out both.wav     play a recording; keep both sides as a stereo WAV
   vrt sim --mic                                talk to it yourself; Enter holds the button
   vrt sim --tools mine.py --say "water the plants"
@@ -129,6 +131,16 @@ class Plan:
     out: Path | None
     json: bool
 
+    @property
+    def endless(self) -> bool:
+        """Only Ctrl-C ends it."""
+        return not self.utterances and not self.events and self.seconds is None
+
+    @property
+    def ends_with_the_talk(self) -> bool:
+        """It ends when everything has been said and answered."""
+        return bool(self.utterances) and not self.events and self.seconds is None
+
 
 def run(args: argparse.Namespace) -> int:
     """Run the board; 0 when all that was asked for happened. Raises `UsageError` for what the operator can mend."""
@@ -144,9 +156,7 @@ def run(args: argparse.Namespace) -> int:
         config=None if args.ca is None else {"ca": str(_readable(args.ca).absolute())},
     )
     if args.out is not None:
-        wav.save(
-            args.out, conversation(board.hardware, 0.0, 0.0)[0], RATE
-        )  # better now than after the conversation
+        wav.save(args.out, np.zeros((0, 2), np.int16), RATE)  # an error comes better now than afterwards
     plan = Plan(
         url=args.url,
         utterances=utterances,
@@ -211,6 +221,7 @@ class _Run:
         self.recorder = Recorder()
         self.view = View(console(quiet=plan.json))
         self.stopped = asyncio.Event()
+        self.unread = False
         if plan.json:
             self.recorder.listen(self._print)
         else:
@@ -250,46 +261,40 @@ class _Run:
             print(to_line(event), flush=True)
         except BrokenPipeError:  # the reader has seen enough
             sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115  (until the end)
+            self.unread = True
             self.stopped.set()
 
     async def _course(self, user: User) -> int:
         """From the start to whatever ends it; the exit code."""
         plan = self.plan
-        endless = not plan.utterances and not plan.events and plan.seconds is None
-        if endless and not plan.json:
+        if plan.endless:
             self.view.note("Ctrl-C ends it")
-        stop = asyncio.create_task(self.stopped.wait())
-        dead = asyncio.create_task(self._event("exit"))
-        talk = asyncio.create_task(self._talk(user))
-        events = [asyncio.create_task(self._event(name)) for name in plan.events]
-        time = asyncio.create_task(asyncio.sleep(plan.seconds)) if plan.seconds is not None else None
-        waiting = {stop, dead, *events} | ({time} if time is not None else set())
+        loop = asyncio.get_running_loop()
+        talk = loop.create_task(self._talk(user))
+        stop = loop.create_task(self.stopped.wait())
+        dead = loop.create_task(self._event("exit"))
+        goals = {loop.create_task(self._event(name)) for name in plan.events}
+        ends = {stop, dead, *goals}
+        if plan.seconds is not None:
+            ends.add(loop.create_task(asyncio.sleep(plan.seconds, True)))
         try:
-            done, _ = await asyncio.wait({talk, *waiting}, return_when=asyncio.FIRST_COMPLETED)
-            if (
-                talk in done
-                and not talk.exception()
-                and (plan.events or time is not None or not plan.utterances)
-            ):
-                linger = LINGER_S if plan.utterances and time is None else None
-                done, _ = await asyncio.wait(waiting, timeout=linger, return_when=asyncio.FIRST_COMPLETED)
-            if talk.done():
+            done, _ = await asyncio.wait({talk, *ends}, return_when=asyncio.FIRST_COMPLETED)
+            if talk in done:
                 await talk  # raises what went wrong in it
+                if not plan.ends_with_the_talk:
+                    patience = LINGER_S if plan.utterances and plan.seconds is None else None
+                    done, _ = await asyncio.wait(ends, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (talk, *waiting):
+            for task in (talk, *ends):
                 task.cancel()
         if stop in done:
-            return 0 if endless or plan.json else 130
+            return 0 if plan.endless or self.unread else 130
         if dead in done:
             self.board.check()
-        if plan.events and not any(task in done for task in events):
-            when = (
-                f"within {plan.seconds:g} s"
-                if time is not None
-                else f"within {LINGER_S:g} s of the last answer"
-            )
-            raise VrtError(f"there was no event {' or '.join(plan.events)} {when}")
-        if user.unanswered and not plan.events and time is None:
+        if plan.events and not goals & done:
+            when = f"{LINGER_S:g} s of the last answer" if plan.seconds is None else f"{plan.seconds:g} s"
+            raise VrtError(f"there was no event {' or '.join(plan.events)} within {when}")
+        if plan.ends_with_the_talk and user.unanswered:
             raise VrtError(f"{user.unanswered} of {len(plan.utterances)} utterances got no answer")
         return 0
 
@@ -349,8 +354,6 @@ class _Run:
             loop.remove_reader(sys.stdin)
 
     def _save(self, path: Path) -> None:
-        import numpy as np  # noqa: PLC0415
-
         both = conversation(self.board.hardware, self.recorder.origin, self.recorder.now)
         wav.save(path, np.stack(both, axis=1), RATE)
         self.view.note(f"both sides are in {path}")
