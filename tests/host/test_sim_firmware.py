@@ -2,6 +2,7 @@
 
 import os
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
@@ -84,6 +85,23 @@ def test_build_compiles_everything_once(runtime, cache):
     before = {path: path.stat().st_mtime_ns for path in cache.rglob("*.mpy")}
     assert build(runtime) == made
     assert {path: path.stat().st_mtime_ns for path in cache.rglob("*.mpy")} == before
+
+
+def test_build_keeps_line_numbers_of_the_users_files_only(runtime, cache, tmp_path):
+    program = tmp_path / "mine.py"
+    program.write_text("from vrt.config import checked\n\nchecked([])\n")
+    path = os.pathsep.join(map(str, build(runtime, program=program).folders))
+    done = subprocess.run(
+        [runtime.path, "-m", "main"],
+        env={"MICROPYPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+    lines = [line.strip() for line in (done.stdout + done.stderr).splitlines()]
+    assert 'File "mine.py", line 3, in <module>' in lines
+    assert 'File "vrt.config", line 1, in checked' in lines
 
 
 def test_build_puts_the_users_files_first(runtime, cache, tmp_path):
