@@ -47,7 +47,9 @@ def main() -> int:
     for name in only or names:
         print(f"bench: {name}", flush=True)
         try:
-            rows += [{field: row.get(field) for field in FIELDS} for row in importlib.import_module(name).rows()]
+            rows += [
+                {field: row.get(field) for field in FIELDS} for row in importlib.import_module(name).rows()
+            ]
         except Exception:
             traceback.print_exc()
             broken.append(name)

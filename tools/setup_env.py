@@ -26,11 +26,31 @@ def say(text: str) -> None:
 
 def pip(*words: str, check: bool = True) -> bool:
     """`pip install` into `.venv`, wheels only; True when it worked. With `check`, a failure ends the set-up."""
-    command = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:"]
-    done = subprocess.run([*command, *words], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    command = [
+        str(PYTHON),
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--only-binary",
+        ":all:",
+    ]
+    done = subprocess.run(
+        [*command, *words],
+        cwd=ROOT,
+        check=False,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     if done.returncode and check:
-        reason = [line for line in done.stderr.splitlines() if "ERROR" in line] or done.stderr.splitlines()[-1:]
-        sys.exit("setup: pip could not install the parts needed: " + (reason[-1] if reason else "no reason given"))
+        reason = [line for line in done.stderr.splitlines() if "ERROR" in line] or done.stderr.splitlines()[
+            -1:
+        ]
+        sys.exit(
+            "setup: pip could not install the parts needed: " + (reason[-1] if reason else "no reason given")
+        )
     return done.returncode == 0
 
 
@@ -40,9 +60,13 @@ def make_venv() -> None:
         return
     version = ".".join(map(str, sys.version_info[:3]))
     say(f"making .venv with Python {version}")
-    done = subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "venv", "--clear", str(VENV)], check=False, capture_output=True, text=True
+    )
     if done.returncode:
-        sys.exit(f"setup: this Python cannot make a virtual environment; install its venv package: {done.stdout[-300:]}")
+        sys.exit(
+            f"setup: this Python cannot make a virtual environment; install its venv package: {done.stdout[-300:]}"
+        )
     pip("--upgrade", "pip>=25.1,<27")
 
 
