@@ -15,6 +15,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError, best_match
 
 from vrt_host.agents.base import Json, Tool
+from vrt_host.protocol.wire import loads
 
 DEFAULT_TIMEOUT_MS = 30_000
 MAX_TIMEOUT_MS = 3_600_000
@@ -149,13 +150,15 @@ def _parse(given: str | Mapping[str, Json]) -> Json:
         raise ValueError("they are too long")
     else:
         value = json.loads(given, object_pairs_hook=_object, parse_constant=_constant)
-    # Infinity (1e999), lone surrogates and non-JSON values of an adapter would pass every schema and fail when sent.
+    # Numbers beyond a double, lone surrogates and non-JSON values of an adapter would pass every schema, or break the
+    # check, and fail when sent.
     try:
         text = json.dumps(value, allow_nan=False, ensure_ascii=False)
     except TypeError as error:
         raise ValueError(str(error)) from None
     if len(text.encode()) > MAX_ARGUMENTS:
         raise ValueError("they are too long")
+    loads(text)
     return value
 
 

@@ -122,6 +122,8 @@ def test_no_arguments_are_taken_where_none_are_required(given):
         '{"door":"\\ud800"}',
         '{"door":' + "[" * 100_000,
         '{"times":' + "9" * 5000 + ',"door":"front"}',
+        '{"times":' + "9" * 400 + ',"door":"front"}',
+        {"door": "front", "times": 10**400},
         {"door": object()},
         {"door": "front", "times": float("inf")},
         {"door": "\ud800"},

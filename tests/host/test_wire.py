@@ -132,7 +132,7 @@ def test_decoder_survives_deep_text(frame):
     assert classify(frame) == "MALFORMED"
 
 
-@pytest.mark.parametrize("number", ["1e400", "-1e400", "1" * 5000, "-" + "9" * 5000])
+@pytest.mark.parametrize("number", ["1e400", "-1e400", "9" * 309, "1" * 400, "1" * 5000, "-" + "9" * 5000])
 def test_decoder_refuses_numbers_beyond_a_double_as_fields(number):
     assert classify(f'{{"v":1,"seq":1,"type":"context","context":[{number}]}}') == "INVALID_FIELD"
     assert classify(f'{{"v":{number},"seq":1,"type":"context","context":1}}') == "UNSUPPORTED_VERSION"
@@ -303,7 +303,8 @@ def test_well_formed_changes_only_lone_surrogates(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["[1,]", "NaN", "1e400", "01", '{"a" 1}', "", "[" * 99 + "]" * 99, "\ufeff1", "1" * 5000]
+    "text",
+    ["[1,]", "NaN", "1e400", "01", '{"a" 1}', "", "[" * 99 + "]" * 99, "\ufeff1", "1" * 400, "1" * 5000],
 )
 def test_loads_refuses_what_is_not_json(text):
     with pytest.raises(ValueError):  # noqa: PT011  (the text differs by fault)

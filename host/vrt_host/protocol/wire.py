@@ -144,11 +144,17 @@ def _finite(number: str) -> float:
     return value
 
 
+def _whole(number: str) -> int:
+    if len(number) > 308:
+        _finite(number)
+    return int(number)
+
+
 def _no_constant(name: str) -> Json:
     raise json.JSONDecodeError(f"{name} is not JSON", name, 0)
 
 
-_STRICT = json.JSONDecoder(parse_float=_finite, parse_constant=_no_constant)
+_STRICT = json.JSONDecoder(parse_int=_whole, parse_float=_finite, parse_constant=_no_constant)
 _LOOSE = json.JSONDecoder(parse_int=float, parse_constant=_no_constant)
 _LONE = re.compile("[\ud800-\udfff]")
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -167,7 +173,7 @@ def _parse(frame: str | bytes) -> tuple[Message, bool]:
             value = _STRICT.decode(text)
         except json.JSONDecodeError:
             raise
-        except ValueError:  # beyond a double, or more digits than Python reads
+        except ValueError:  # beyond a double
             value = _LOOSE.decode(text)
             beyond = True
     except ValueError as error:
