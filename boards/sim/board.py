@@ -28,8 +28,8 @@ def _depth_ms(converter, frame_bytes):
     return -(-blocks * 256 * 1000 // converter["rate"])
 
 
-with open(__file__.rsplit("/", 1)[0] + "/board.json") as file:
-    _board = json.load(file)
+with open(__file__.rsplit("/", 1)[0] + "/board.json") as _file:
+    _board = json.load(_file)
 
 DESCRIPTION = {
     "id": _board["id"],
@@ -49,7 +49,7 @@ class _Simulator:
         self.sock.connect(socket.getaddrinfo(host, int(port))[0][-1])
         self.sock.setsockopt(6, 1, 1)  # TCP_NODELAY
         self._head = bytearray(4)
-        self._staged = array("h", bytes(1028))  # a header and the samples of a write, to leave in one piece
+        self._staged = array("h", bytes(4 + 768))  # a header and 16 ms of a write, to leave in one piece
         self._samples = memoryview(self._staged)  # an array's own slices allocate
         self.pressed = False
         self.led = "off"
@@ -190,6 +190,7 @@ class _Output:
     # A relay, a lock, a light: a pin with an effect in the world. It takes its safe level when it is made.
     def __init__(self, name, safe):
         self._name = name
+        self.safe = safe
         self._value = None
         self.value(safe)
 
@@ -203,26 +204,16 @@ class _Output:
         return None
 
 
-def _i2s(mode, config):
-    return I2S(
-        mode,
-        sck=None,
-        ws=None,
-        sd=None,
-        mode=mode,
-        bits=config["bits"],
-        format=I2S.MONO,
-        rate=config["rate"],
-        ibuf=config["ibuf"],
-    )
+def _i2s(mode, rate, bits, ibuf):
+    return I2S(mode, sck=None, ws=None, sd=None, mode=mode, bits=bits, format=I2S.MONO, rate=rate, ibuf=ibuf)
 
 
 def microphone():
-    return _i2s(I2S.RX, _board["microphone"])
+    return _i2s(I2S.RX, *_rx)
 
 
 def speaker():
-    return _i2s(I2S.TX, _board["speaker"])
+    return _i2s(I2S.TX, *_tx)
 
 
 def button():
@@ -241,8 +232,8 @@ def output(name):
 
 def safe():
     # Every output takes its safe level: the firmware ends.
-    for name, entry in _board["outputs"].items():
-        _outputs[name].value(entry["safe"])
+    for one in _outputs.values():
+        one.value(one.safe)
 
 
 def wait(link, ms):
@@ -279,4 +270,6 @@ def config():
         return json.load(file)
 
 
+_rx, _tx = [(made["rate"], made["bits"], made["ibuf"]) for made in (_board["microphone"], _board["speaker"])]
 _outputs = {name: _Output(name, entry["safe"]) for name, entry in _board["outputs"].items()}
+del _board, _file  # their memory is wanted
