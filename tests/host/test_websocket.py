@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 
 from host_client import DEADLINE_S
-from vrt_host.links.websocket import WebSocketLink
+from vrt_host.links.websocket import MAX_PINGS_UNREAD, WebSocketLink
 from websockets.asyncio.client import connect
 from websockets.asyncio.server import serve
 
@@ -205,3 +205,13 @@ async def test_unmasked_frame_is_a_protocol_error():
         await client.wait_closed()
         assert receiver.reports == [("lost", False)]
         assert client.close_code == 1002
+
+
+async def test_peer_that_asks_without_reading_is_cut_off():
+    async with linked() as (link, receiver, client):
+        client.transport.pause_reading()
+        link.write([b"x" * 8_000_000])  # more than the sockets take, so that the rest waits
+        assert not link.writable
+        for _ in range(MAX_PINGS_UNREAD + 1):
+            await client.ping()
+        await receiver.when(lambda: ("lost", False) in receiver.reports)

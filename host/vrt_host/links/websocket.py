@@ -26,6 +26,8 @@ PING_AFTER_S: Final = 0.2 - 1e-6
 """Seconds of audio after which the peer is asked, by a ping, whether it has read them (decisions 11); ten frames of
 20 ms add up to a little less than 0.2."""
 MAX_FRAGMENTS: Final = 1024
+MAX_PINGS_UNREAD: Final = 1024
+"""Pings of a peer that does not read: the library answers each, and the answers pile up."""
 CLOSE_TIMEOUT_S: Final = 2.0
 WRITE_LIMIT: Final = 64 * 1024
 """Bytes in the transport above which nothing more is handed to it; the socket's own buffer comes on top."""
@@ -47,6 +49,7 @@ class WebSocketLink(ServerConnection):
         self._pings = 0
         self._asked: bytes | None = None
         """The ping that is not answered yet."""
+        self._pings_unread = 0
         self._closing: asyncio.Task[None] | None = None
 
     # --- for the server
@@ -126,6 +129,7 @@ class WebSocketLink(ServerConnection):
     def resume_writing(self) -> None:
         """The transport takes data again."""
         super().resume_writing()
+        self._pings_unread = 0
         if self._receiver is not None and not self._ended:
             self._receiver.flush()
 
@@ -144,6 +148,11 @@ class WebSocketLink(ServerConnection):
         else:
             if opcode is Opcode.PONG and bytes(frame.data) == self._asked:
                 self._asked = None
+            elif opcode is Opcode.PING and self.paused:
+                self._pings_unread += 1
+                if self._pings_unread > MAX_PINGS_UNREAD:
+                    self._fail(CloseCode.POLICY_VIOLATION, "the peer does not read")
+                    return
             receiver.heard()
 
     def _fragment(self, frame: Frame, receiver: Receiver) -> None:
