@@ -172,7 +172,7 @@ class LocalAgent(Agent):
             log.warning("%s", warning)
         self._listener = Listener(
             self._engines.vad(),
-            self._engines.grammar(grammar.jsgf, grammar.pronunciations),
+            self._engines.grammar(grammar.jsgf, grammar.pronunciations, rate=session.input.sample_rate),
             lambda text: intents.parse(complete(text)) is not None,
         )
 

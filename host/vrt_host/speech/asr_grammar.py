@@ -10,18 +10,30 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
 import pocketsphinx  # type: ignore[import-untyped]
 
 from vrt_host.errors import UsageError
 from vrt_host.speech import models
 from vrt_host.speech.codec import Samples, to_pcm16
 
+ONSET = 1024
+"""Samples at the end of the lead of an utterance that hold speech: enough to tell how loud it is."""
+_SPEECH = 0.1
+"""The loudness (RMS) that speech is brought to: the model's means depend on it."""
+_MEANS = {
+    # Cepstral means of speech at that loudness, after mu-law at 8 kHz and at full bandwidth. A decoder that begins with
+    # others hears half of the first sentences wrong. Measured with noise at 60, 20 and 15 dB.
+    "narrow": "46.5,34.3,-42.1,35.8,-20.5,-4.9,18.5,-28.2,16.5,-6.4,-5.5,12.7,-9.3",
+    "wide": "57.1,1.0,-0.2,0.8,-4.0,0.5,-3.0,-1.7,-3.9,1.3,-0.6,0.3,4.0",
+}
+
 
 class GrammarRecogniser(Protocol):
     """One stream's recogniser; stateful, one utterance at a time."""
 
-    def begin(self) -> None:
-        """Start an utterance."""
+    def begin(self, lead: Samples) -> None:
+        """Start an utterance with the audio before its onset; the last `ONSET` samples are speech."""
 
     def feed(self, samples: Samples) -> None:
         """The next audio at 16 kHz."""
@@ -36,7 +48,10 @@ class GrammarRecogniser(Protocol):
 class PocketSphinx:
     """Costs 0.5 ms for 20 ms of audio, 20 ms to make: a decoder of its own for every session, 5 MB."""
 
-    def __init__(self, jsgf: str, pronunciations: Mapping[str, Sequence[Sequence[str]]]) -> None:
+    def __init__(
+        self, jsgf: str, pronunciations: Mapping[str, Sequence[Sequence[str]]], *, narrow: bool
+    ) -> None:
+        """`narrow`: the audio was sampled at 8 kHz once."""
         folder = models.package_folder("pocketsphinx", use="speech recognition") / "model" / "en-us" / "en-us"
         if not Path(folder).is_dir():
             raise UsageError(
@@ -51,17 +66,24 @@ class PocketSphinx:
                 )
         self._decoder.add_jsgf_string("commands", jsgf)
         self._decoder.activate_search("commands")
+        self._means = _MEANS["narrow" if narrow else "wide"]
         self._running = False
+        self._gain = 1.0
 
-    def begin(self) -> None:
+    def begin(self, lead: Samples) -> None:
         if self._running:
             self._decoder.end_utt()
+        onset = lead[-ONSET:]
+        loudness = float(np.sqrt(np.mean(onset * onset))) if len(onset) else 0.0
+        self._gain = min(30.0, max(0.1, _SPEECH / max(loudness, 1e-4)))
+        self._decoder.set_cmn(self._means)  # what it learnt from the last utterance may have been a door
         self._decoder.start_utt()
         self._running = True
+        self.feed(lead)
 
     def feed(self, samples: Samples) -> None:
         if self._running and len(samples):
-            self._decoder.process_raw(to_pcm16(samples).tobytes())
+            self._decoder.process_raw(to_pcm16(samples * np.float32(self._gain)).tobytes())
 
     def partial(self) -> str:
         hypothesis = self._decoder.hyp() if self._running else None

@@ -60,9 +60,11 @@ class Engines:
         """A detector for one stream."""
         return Silero(self._silero)
 
-    def grammar(self, jsgf: str, pronunciations: Mapping[str, Sequence[Sequence[str]]]) -> GrammarRecogniser:
-        """A recogniser for one stream that hears the sentences of a grammar."""
-        return PocketSphinx(jsgf, pronunciations)
+    def grammar(
+        self, jsgf: str, pronunciations: Mapping[str, Sequence[Sequence[str]]], *, rate: int
+    ) -> GrammarRecogniser:
+        """A recogniser for one stream, sampled at `rate` once, that hears the sentences of a grammar."""
+        return PocketSphinx(jsgf, pronunciations, narrow=rate < RATE)
 
     def render(self, clause: str) -> Samples:
         """A clause as `voice` speaks it; raises `SpeechError`."""

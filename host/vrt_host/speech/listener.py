@@ -118,8 +118,7 @@ class Listener:
         began = activity.push(probability)
         self._recent.append(window)
         if began:
-            self._grammar.begin()
-            self._grammar.feed(np.concatenate(self._recent))
+            self._grammar.begin(np.concatenate(self._recent))
             return [Onset()]
         if not activity.speaking:
             del self._recent[: -_BEFORE_MS // WINDOW_MS]
