@@ -55,7 +55,12 @@ class CallQueue:
         self._calls[call.id] = call
 
     def next_to_send(self) -> PendingCall | None:
-        """The call to send now, if the device has room for it; tell `sent` or `settle` afterwards."""
+        """The call to send now, if the device has room for it; tell `sent` or `settle` afterwards.
+
+        None while the session is parked: what was sent is sent again by a resume, also when its epoch was closed meanwhile.
+        """
+        if self._frozen:
+            return None
         for place, call in enumerate(self._calls.values()):
             if place >= self.window:
                 break
@@ -78,6 +83,11 @@ class CallQueue:
         if first:
             self._start_timer(now)
         return call
+
+    def answered(self, call_id: str, now: float) -> PendingCall | None:
+        """The same for a result of the device, which knows no call that was not sent to it."""
+        call = self._calls.get(call_id)
+        return None if call is None or not call.sent else self.settle(call_id, now)
 
     def settle_all(self) -> list[PendingCall]:
         """Take out all of them, in order: their turn was interrupted."""
@@ -263,11 +273,11 @@ class Calls:
         """Send a call, or keep it until the device has room for it."""
         self._displays[call.key].complete(call.members["arguments"])
         self._queue.add(call)
-        self._send(now)
+        self.send(now)
 
     def result(self, message: Mapping[str, Json], now: float) -> None:
         """A `tool.result`; one of a call that is unknown, answered, interrupted or timed out is ignored (§7.2)."""
-        call = self._queue.settle(message["callId"], now)
+        call = self._queue.answered(message["callId"], now)
         if call is None:
             return
         if message["ok"]:
@@ -275,7 +285,7 @@ class Calls:
         else:
             result = call.failed(message["code"], message.get("message", ""))
         self._settled(call, result)
-        self._send(now)
+        self.send(now)
 
     def overdue(self, now: float) -> bool:
         """Whether a call should have had its result by now."""
@@ -318,7 +328,8 @@ class Calls:
             )
         return display
 
-    def _send(self, now: float) -> None:
+    def send(self, now: float) -> None:
+        """Send what the device has room for."""
         while (call := self._queue.next_to_send()) is not None:
             try:
                 self._session.send("tool.call", **call.members)

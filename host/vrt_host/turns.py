@@ -166,6 +166,7 @@ class TurnManager:
         self._take_events()
         if self._truncation is not None and now >= self._truncation.deadline:
             self._end_truncation()
+        self._calls.send(now)  # those that waited for a resume
         if self._calls.overdue(now):
             self._time_out()
         self.playout.pump(now)

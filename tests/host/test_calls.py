@@ -101,6 +101,27 @@ def test_calls_beyond_the_device_s_queue_wait_for_a_result():
     assert stage.kinds() == ["tool.call"]
 
 
+def test_result_of_a_call_that_still_waits_here_is_ignored():
+    stage = Stage({"limits": {"queuedCalls": 1}, "capabilities": ["tool-stream-v1"]})
+    stage.emit(TurnBegin("t"), call(), call(key="d"))
+    shown = [one["callId"] for one in only(stage.take(), "tool.stream") if one["phase"] == "start"]
+    stage.say("tool.result", callId=shown[1], epoch=1, ok=True, output="never asked")
+    assert stage.agent.take() == []
+    stage.say("tool.result", callId=shown[0], epoch=1, ok=True, output=None)
+    assert [one["callId"] for one in only(stage.take(), "tool.call")] == [shown[1]]
+
+
+def test_call_issued_and_interrupted_while_parked_is_never_sent():
+    stage = Stage()
+    stage.emit(TurnBegin("t"))
+    seen = stage.take()
+    stage.park()
+    stage.emit(call(), TurnBegin("u"), call("u", "d"))
+    stage.connect(seen)
+    calls = only(stage.take(), "tool.call")
+    assert [one["epoch"] for one in calls] == [stage.manager.epoch]
+
+
 def test_agent_that_makes_too_many_calls_loses_its_turn():
     stage = Stage(per_turn=3)
     stage.emit(TurnBegin("t"), *(call(key=str(number), name="nobody") for number in range(5)))
