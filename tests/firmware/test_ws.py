@@ -511,19 +511,40 @@ def test_link_reads_on_when_it_cannot_write():
     assert ended(link, 3000) == (1006, "reset")
 
 
+def test_link_meets_the_error_in_the_middle_of_a_frame():
+    for waiting in (b"", frame(PING, b"p")):
+        link, sock = opened()
+        takes = [50]
+        sock.take = lambda takes=takes: takes.pop() if takes else None
+        assert link.send_audio(bytes(165), 165)
+        sock.inbox = waiting
+        assert link.poll(1001) == NONE
+        sock.take = lambda: OSError(32, "")
+        sock.inbox = frame(TEXT, b"bye") + frame(PING, b"q")
+        assert link.poll(1002) == TEXT_EVENT
+        assert link.poll(1003) == NONE
+        assert not link.writable
+        assert len(sock.wrote) == 50
+        sock.ended = True
+        assert ended(link, 1004) == (1006, "reset")
+
+
 def test_link_gives_up_a_peer_that_takes_nothing():
-    link, sock = opened()
-    sock.take = lambda: None
-    link.poll(20000)
-    assert link.send_audio(bytes(165), 165)
-    assert link.poll(20001) == NONE
-    assert link.poll(29999) == NONE
-    takes = [None, 1]
-    sock.take = lambda: takes.pop() if takes else None  # a byte is progress
-    assert not link.send_audio(b"x", 1)
-    assert link.poll(30001) == NONE
-    assert link.poll(39998) == NONE
-    assert ended(link, 39999) == (1006, "timeout")
+    for nothing in (None, 0):
+        link, sock = opened()
+        sock.take = lambda nothing=nothing: nothing
+        link.poll(20000)
+        assert link.send_audio(bytes(165), 165)
+        assert link.poll(20001) == NONE
+        assert link.poll(29999) == NONE
+        takes = [nothing, 1]
+        sock.take = lambda nothing=nothing, takes=takes: (
+            takes.pop() if takes else nothing
+        )  # a byte is progress
+        assert not link.send_audio(b"x", 1)
+        assert link.poll(30001) == NONE
+        assert link.poll(39998) == NONE
+        assert ended(link, 39999) == (1006, "timeout")
 
 
 def test_link_counts_a_stall_from_its_beginning():

@@ -160,7 +160,6 @@ class WebSocket:
         if n > self._tx_max:
             raise ProtocolError(f"message of {n} bytes: this link sends at most {self._tx_max}")
         self.out = self._tx
-        self.out_at = 0
         return build(self._tx, 0x80 | opcode, buf, n, self._st)
 
     def keep(self, length, done):
@@ -169,7 +168,7 @@ class WebSocket:
         self.out_n = length - done
 
     def sent(self, n):
-        if self.out_n:
+        if self.out_n:  # cannot_send leaves nothing
             self.out_at += n
             self.out_n -= n
             self._next_out()
