@@ -35,5 +35,5 @@ for argument in sys.argv[1:]:
     file, _, only = argument.partition("::")
     for index, count in enumerate(run(file, only)):
         total[index] += count
-print("%d passed, %d failed, %d skipped" % tuple(total))
+print(f"{total[0]} passed, {total[1]} failed, {total[2]} skipped")
 sys.exit(1 if total[1] or not total[0] + total[2] else 0)

@@ -44,6 +44,12 @@ def alloc_emergency_exception_buf(size):
     pass
 
 
-for _name, _value in (("const", const), ("ptr8", _Pointer(1)), ("ptr16", _Pointer(2)), ("ptr32", _Pointer(4)), ("uint", int)):
+for _name, _value in (
+    ("const", const),
+    ("ptr8", _Pointer(1)),
+    ("ptr16", _Pointer(2)),
+    ("ptr32", _Pointer(4)),
+    ("uint", int),
+):
     if not hasattr(builtins, _name):
         setattr(builtins, _name, _value)
