@@ -42,12 +42,9 @@ class Stage:
         self.recorder = recorder
         self.view = view
         self.scenes: list[SceneLog] = []
+        self.steps = 0
+        """How many steps happened."""
         self._since = 0
-
-    @property
-    def steps(self) -> int:
-        """How many steps happened in all scenes."""
-        return sum(len(scene.steps) for scene in self.scenes)
 
     @contextlib.contextmanager
     def scene(self, title: str) -> Iterator[SceneLog]:
@@ -125,6 +122,7 @@ class Stage:
         self._pass(step, self.recorder.now, detail)
 
     def _pass(self, step: str, time: float, detail: str) -> None:
+        self.steps += 1
         if self.scenes:
             self.scenes[-1].steps.append(step)
         self.recorder.add("demo", "step", text=step, ok=True, seen_at=time)
