@@ -76,6 +76,7 @@ class Runner:
         self,
         principal: str,
         hello: Hello,
+        tools: DeclaredTools,
         agent: Agent,
         *,
         limits: Limits,
@@ -87,7 +88,6 @@ class Runner:
         self._loop = asyncio.get_running_loop()
         message = hello.message
         input_, output = negotiate(message, agent.abilities)
-        tools = DeclaredTools(message.get("tools", ()))
         capabilities = in_effect(message.get("capabilities", ()), CAPABILITIES)
         self.id = str(uuid.uuid4())
         for reason in tools.declined:

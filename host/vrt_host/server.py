@@ -39,6 +39,7 @@ from vrt_host.links.base import Link
 from vrt_host.links.websocket import CLOSE_TIMEOUT_S, WRITE_LIMIT, WebSocketLink, quiet
 from vrt_host.runner import Alarm, Observer, Runner, printable, without_tokens
 from vrt_host.session import AudioFrame, Close, Fault, Hello, Limits, Message
+from vrt_host.tools import DeclaredTools
 
 log = logging.getLogger(__name__)
 
@@ -201,18 +202,22 @@ class Host:
                 and runner
             ):
                 seat.bind(runner)
-        elif self._stopping or len(self._runners) >= self.config.max_sessions:
-            connection.refuse("START_FAILED", "the host takes no more sessions now")
         else:
             self._starting.add(task := self._spawn(self._start(seat, hello, principal)))
             task.add_done_callback(self._starting.discard)
 
     async def _start(self, seat: Seat, hello: Hello, principal: str) -> None:
         """Make an agent and a session for it."""
+        # Checking their schemas can take seconds, which nobody else's session should wait for.
+        tools = await asyncio.to_thread(DeclaredTools, hello.message.get("tools", ()))
+        if self._stopping or len(self._runners) >= self.config.max_sessions:
+            seat.connection.refuse("START_FAILED", "the host takes no more sessions now")
+            return
         try:
             runner = Runner(
                 principal,
                 hello,
+                tools,
                 self._agent_factory(),
                 limits=self.limits,
                 turn_limits=self._turn_limits,

@@ -20,6 +20,10 @@ from vrt_host.protocol.wire import loads
 DEFAULT_TIMEOUT_MS = 30_000
 MAX_TIMEOUT_MS = 3_600_000
 MAX_TOOLS = 128
+MAX_SCHEMA = 1000
+"""Values in the parameters of one tool: checking a schema takes about a millisecond for each, at worst."""
+MAX_SCHEMAS = 4000
+"""Values in those of all tools."""
 MAX_ARGUMENTS = 64 * 1024
 """Characters of arguments that are looked at."""
 _SHOWN = 1500
@@ -56,6 +60,7 @@ class DeclaredTools:
         self.declined: list[str] = []
         """One line for each tool that will never be called, for the log."""
         self._tools: dict[str, tuple[Tool, Draft202012Validator]] = {}
+        self._values = 0
         for count, declaration in enumerate(declarations):
             try:
                 if count >= MAX_TOOLS:
@@ -96,6 +101,12 @@ class DeclaredTools:
         if not _NAME.fullmatch(name):
             raise ValueError("its name is not 1 to 64 letters, digits, '_', '.' or '-'")
         parameters = declaration.get("parameters")
+        values = _values(parameters)
+        if values > MAX_SCHEMA or self._values + values > MAX_SCHEMAS:
+            raise ValueError(
+                f"its parameters hold {values} values; {MAX_SCHEMA} are taken for a tool, {MAX_SCHEMAS} for all"
+            )
+        self._values += values
         try:
             Draft202012Validator.check_schema(parameters or {})
         except SchemaError as error:
@@ -122,6 +133,13 @@ def _checked_here(parameters: Mapping[str, Json] | None) -> dict[str, Json]:
     if not _costly(parameters):
         return dict(parameters)
     return {"required": parameters.get("required", [])}
+
+
+def _values(schema: Json) -> int:
+    """How many values a schema holds, itself included."""
+    if isinstance(schema, dict):
+        return 1 + sum(map(_values, schema.values()))
+    return 1 + sum(map(_values, schema)) if isinstance(schema, list) else 1
 
 
 def _costly(schema: Json) -> bool:

@@ -6,6 +6,7 @@ import json
 import logging
 import socket
 import ssl
+import threading
 
 import pytest
 from host_client import DEADLINE_S, Client, hosting
@@ -16,6 +17,7 @@ from vrt_host.config import ServerConfig
 from vrt_host.errors import AgentStartError, UsageError
 from vrt_host.server import FAULTS_LOGGED, serve
 from vrt_host.session import Limits
+from vrt_host.tools import DeclaredTools
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
@@ -196,6 +198,25 @@ async def test_agent_that_cannot_be_made_is_start_failed():
         await client.send("hello")
         assert (await client.until("error"))["code"] == "START_FAILED"
         assert await client.closed() == 1011
+
+
+async def test_tools_that_take_long_to_check_hold_up_nobody_else(monkeypatch):
+    checked = threading.Event()
+
+    def slow(declarations):
+        assert checked.wait(DEADLINE_S)
+        return DeclaredTools(declarations)
+
+    async with hosting() as host, host.client() as other, host.client() as client:
+        await other.hello()
+        monkeypatch.setattr("vrt_host.server.DeclaredTools", slow)
+        await client.send("hello", tools=[TOOL])
+        await client.send("ping")
+        await client.until("pong")  # the hello was read
+        await other.send("ping")
+        await other.until("pong")
+        checked.set()
+        await client.until("ready")
 
 
 async def test_sessions_beyond_the_limit_are_start_failed():

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from vrt_host.tools import MAX_TOOLS, ArgumentsError, DeclaredTools
+from vrt_host.tools import MAX_SCHEMA, MAX_SCHEMAS, MAX_TOOLS, ArgumentsError, DeclaredTools
 
 LOCK = {
     "name": "lock",
@@ -81,6 +81,16 @@ def test_declarations_beyond_the_limit_are_declined():
     tools = declared(*({"name": f"t{number}"} for number in range(MAX_TOOLS + 2)))
     assert len(tools.tools) == MAX_TOOLS
     assert len(tools.declined) == 2
+
+
+def test_schema_that_takes_long_to_check_is_declined():
+    large = {"name": "large", "parameters": {"anyOf": [{}] * MAX_SCHEMA}}
+    tools = declared(large, LOCK)
+    assert [tool.name for tool in tools.tools] == ["lock"]
+    assert "1002 values" in tools.declined[0]
+    enum = {"enum": [""] * (MAX_SCHEMA - 2)}
+    each = declared(*({"name": f"t{number}", "parameters": enum} for number in range(6)))
+    assert len(each.tools) == MAX_SCHEMAS // MAX_SCHEMA
 
 
 @pytest.mark.parametrize(
