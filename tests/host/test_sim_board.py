@@ -305,7 +305,7 @@ from vrt.audio.speaker import Speaker
 D = board.DESCRIPTION
 speaker = Speaker(
     board.speaker(), encoding=ENCODING, rate=OUT, dac_rate=D["dac_rate"],
-    ring_bytes=OUT, dma_ms=D["dma_ms"], prefill_ms=60
+    ring_bytes=OUT, dma_ms=D["dma_ms"], prefill_ms=200
 )
 mic = Mic(board.microphone(), encoding=ENCODING, rate=OUT, mic_rate=D["mic_rate"])
 now = time.ticks_ms
@@ -320,39 +320,49 @@ def run(ms):
             mic.sent()
         speaker.poll(now())
         board.wait(None, 5)
-run(300)
+run(400)
 board.event("ready", value=0)
 run(200)
 micropython.heap_lock()
 run(1000)
 micropython.heap_unlock()
 run(500)
-board.event("done", value=[mic.frames, mic.dropped, mic.overruns, mic.stalls, speaker.dropped, speaker.stalls])
+board.event("done", value=[
+    mic.frames, mic.dropped, mic.overruns, mic.stalls, speaker.dropped, speaker.underruns, speaker.stalls
+])
 """
+
+
+async def loop_back(board):
+    """(samples that left the DAC from the first loud one on, the delay in seconds, what was lost, by whom ever)."""
+    await value(board, "ready")
+    lost = board.hardware.adc.lost_samples
+    tone = (8000 * np.sin(2 * np.pi * 500 * np.arange(16_000) / 16_000)).astype(np.int16)
+    start, _ = board.say(tone)
+    frames, *losses = await value(board, "done")
+    assert frames > 80
+    losses += [board.hardware.adc.lost_samples - lost, board.hardware.dac.starved]
+    heard = board.speaker_samples
+    first = int(np.flatnonzero(np.abs(heard) > 2000)[0])
+    return heard[first:], board.hardware.speaker.start + first / 24_000 - start, losses
 
 
 @pytest.mark.parametrize(("encoding", "rate"), [("pcmu", 8000), ("pcm16", 24000)])
 async def test_audio_path_on_the_board_allocates_nothing_and_carries_a_tone(program, encoding, rate):
     text = LOOPBACK.replace("ENCODING", repr(encoding)).replace("OUT", str(rate))
-    async with program(text + IDLE) as board:
-        await value(board, "ready")
-        tone = (8000 * np.sin(2 * np.pi * 500 * np.arange(16_000) / 16_000)).astype(np.int16)
-        start, _ = board.say(tone)
-        frames, *losses = await value(board, "done")
-        assert frames > 80
-        if board.hardware.late_s > 0.02:
-            pytest.skip("this machine was too busy for real time")
-        assert losses == [0] * 5
-        track = board.hardware.speaker
-        heard = board.speaker_samples
-        first = int(np.flatnonzero(np.abs(heard) > 2000)[0])
-        assert 0 < track.start + first / 24_000 - start < 0.3
-        piece = heard[first + 4800 : first + 4800 + 12_000].astype(float)
-        power = np.abs(np.fft.rfft(piece * np.hanning(len(piece)))) ** 2
-        peak = int(power.argmax())
-        assert peak * 24_000 / len(piece) == pytest.approx(500, abs=3)
-        near = power[peak - 3 : peak + 4].sum()
-        assert near > 1000 * (power.sum() - near)  # mu-law leaves 34 dB or more
+    for _ in range(4):  # on a machine that is too busy for real time, again
+        async with program(text + IDLE) as board:
+            heard, delay, losses = await loop_back(board)
+            if not any(losses):
+                break
+    assert losses == [0] * 8
+    assert 0.2 < delay < 0.5
+    piece = heard[4800 : 4800 + 12_000].astype(float)
+    power = np.abs(np.fft.rfft(piece * np.hanning(len(piece)))) ** 2
+    peak = int(power.argmax())
+    assert peak * 24_000 / len(piece) == pytest.approx(500, abs=3)
+    near = power[peak - 3 : peak + 4].sum()
+    assert near > 1000 * (power.sum() - near)  # mu-law leaves 34 dB or more
 
 
 async def test_hardware_keeps_time_while_the_firmware_is_busy(program):
