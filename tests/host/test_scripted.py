@@ -197,6 +197,37 @@ async def test_interruption_is_an_input_with_what_was_heard(playing):
         assert await play.until_idle() == [("text", "you heard 40 ms")]
 
 
+async def test_turn_that_replaces_another_is_no_interruption(playing):
+    rules = [
+        on_text("go", {"call": {"tool": "lock", "arguments": {"door": "front"}}}),
+        on_text("speak", {"say": {"text": "long", "toneMs": 5000}}),
+        {"on": {"audio": {"voicedMs": 60}}, "turn": "listening", "do": [{"text": "heard you"}]},
+        {"on": {"interruption": True}, "do": [{"text": "interrupted"}]},
+        {"on": {"result": {"code": "INTERRUPTED"}}, "do": [{"text": "cut off"}]},
+    ]
+    async with playing(rules, otherwise=[{"text": "answer"}]) as play:
+        await play.text("go")
+        await play.call()
+        await play.text("x")
+        seen = []
+        while ("text", "answer") not in seen:
+            seen += await play.until_idle()
+        await play.text("speak")
+        await play.client.audio_until(3)
+        for _ in range(3):
+            await play.client.audio(tone(20))
+        await play.client.until("turn.state", state="listening")
+        assert await play.until_idle() == [("text", "heard you")]
+        await play.text("go")
+        await play.call()
+        for _ in range(15):
+            await play.client.audio(tone(20, 0.0))
+        for _ in range(3):
+            await play.client.audio(tone(20))
+        await play.client.until("turn.state", state="listening")
+        assert await play.until_idle() == [("text", "heard you")]
+
+
 async def test_result_that_nothing_waits_for_is_an_input_in_the_same_turn(playing):
     rules = [
         on_text("go", {"call": {"tool": "lock", "arguments": {"door": "front"}}}),

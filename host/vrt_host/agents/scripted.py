@@ -87,6 +87,9 @@ class ScriptedAgent(Agent):
             if isinstance(rule.on, OnAudio) and rule.on.voiced_ms is not None
         }
         self._run: _Run | None = None
+        self._newest = ""
+        self._replaced: set[str] = set()
+        """Turns that a newer one of the script interrupts: that is no input, or it would end the newer one."""
         self._tools: dict[str, str] = {}
         """The agent's key of a call -> the tool's name."""
 
@@ -129,6 +132,9 @@ class ScriptedAgent(Agent):
         """The list that was at work in this turn ends; a rule may say what then."""
         if self._run is not None and self._run.turn == turn:
             self._stop()
+        if turn in self._replaced:
+            self._replaced.remove(turn)
+            return
         values = {"heardMs": sum(one.played_ms for one in heard)}
         self._fire_first(OnInterruption, lambda on: True, values)
 
@@ -143,6 +149,9 @@ class ScriptedAgent(Agent):
                 future.set_result(result)
                 if self._busy:
                     return
+
+        if dead and turn in self._replaced:
+            return
 
         def matches(on: OnResult) -> bool:
             return on.tool in (None, tool) and on.ok in (None, result.ok) and on.code in (None, result.code)
@@ -186,7 +195,9 @@ class ScriptedAgent(Agent):
         run.task = asyncio.get_running_loop().create_task(self._work(run, rule))
 
     def _begin_turn(self, run: _Run, state: Any) -> None:
-        run.turn = f"turn-{next(self._keys)}"
+        if not self._port.idle():
+            self._replaced.add(self._newest)
+        self._newest = run.turn = f"turn-{next(self._keys)}"
         self._port.emit(base.TurnBegin(run.turn, state))
 
     def _stop(self) -> None:
