@@ -373,7 +373,7 @@ class LocalAgent(Agent):
             key = f"call-{next(self._keys)}"
             turn.calls[key] = (command, self._loop.create_future())
             self._port.emit(Call(turn.key, key, command.tool.name, command.arguments))
-        self._trace("call")
+        self._trace("call", calls=[(command.tool.name, dict(command.arguments)) for command in commands])
         for number, (command, result) in enumerate(turn.calls.values(), 1):
             if command.asks_device:
                 self._listener.activity.onset_windows = _CAREFUL_WINDOWS
