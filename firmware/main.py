@@ -66,7 +66,7 @@ def run(board):
     finally:
         board.safe()
         if app:
-            app.close()
+            app.sound.close()
 
 
 def main():

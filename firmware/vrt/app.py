@@ -11,7 +11,6 @@ from vrt.protocol.lifecycle import CLOSED, FAILED, OPEN
 from vrt.protocol.session import Session
 from vrt.protocol.tables import CLOSE_REPLACED
 from vrt.ticks import diff
-from vrt.ui import light
 
 _EVENTS = const(8)  # from the link in one step, so that a flood of them cannot hold the loop
 _WAIT_MS = const(20)  # between steps; the board wakes up earlier when there is something to do
@@ -42,31 +41,23 @@ class App:
         )
         self._linked = False  # the link is open, or on its way there or back
         self._busy = True  # the link took no more when we looked, and messages go before audio
-        self._playing = False  # what the speaker did then
         self._pause_ms = 0  # until we look again
         self._light = ""
         self._looked = self._counted = 0  # ticks of the last look, and of the last figures
 
     def run(self):
+        # For ever. Survives a full heap: what it was at is lost, as on the network, and the device goes on.
         while True:
-            self.attempt(self._steps)
+            try:
+                self._steps()
+            except MemoryError:
+                gc.collect()
+                self.log.fault("MEMORY", "the heap was full; something was left undone")
 
     def _steps(self):
         while True:
             readable = self.board.wait(self.link.sock, _WAIT_MS) is not False
             self.step(time.ticks_ms(), readable)
-
-    def attempt(self, what, *args):
-        # Survives a full heap: what it was at is lost, as on the network, and the device goes on.
-        try:
-            what(*args)
-        except MemoryError:
-            gc.collect()
-            self.log.event("error", code="MEMORY", message="the heap was full; something was left undone")
-
-    def close(self):
-        # Leaves the hardware as it was found; the host finds out by itself.
-        self.sound.close()
 
     def step(self, now, readable=True):
         # Everything that is due. When that is audio alone, nothing is allocated. `readable`: the link may have something.
@@ -83,28 +74,34 @@ class App:
         if speaker:
             if speaker.poll(now):
                 self.log.event("played")
-            if speaker.playing != self._playing:
-                self._playing = speaker.playing
+            if speaker.playing != sound.playing:
+                sound.playing = speaker.playing
                 look = True
         if look:
             self._looked = now
             self._look(now)
         if mic and mic.frame:
-            sound.send(self.link, self.session, self.conversation.talk.tail, now)
+            sound.send(self.link, self.session, self.conversation.button.tail, now)
 
     def _look(self, now):
         # Everything but audio.
-        conversation = self.conversation
+        session, conversation = self.session, self.conversation
         conversation.step(now)
         self._send(now)
         self._pause_ms = _TOOL_MS if self.tools.busy else _IDLE_MS
         if self._linked:
             if conversation.closing:
                 self.link.close(conversation.closing)
-            elif self.session.tick(now, self.link.last_rx):
+            elif session.tick(now, self.link.last_rx):
                 self.link.close(CLOSE_REPLACED)
         else:
-            self._connect(now)
+            if session.state == CLOSED:
+                session.again("renew", now)
+            if session.wants_link(now):
+                gc.collect()  # TLS wants large pieces
+                self.log.event("connecting", failures=session.backoff.failures)
+                self._linked = True
+                self.link.open(now)
         conversation.closing = 0
         self._show()
         if conversation.quiet and not self.sound.playing:
@@ -149,16 +146,6 @@ class App:
         self._busy = not link.writable
         self.conversation.handle(now)
 
-    def _connect(self, now):
-        session = self.session
-        if session.state == CLOSED:
-            session.again("renew", now)
-        if session.wants_link(now):
-            gc.collect()  # TLS wants large pieces
-            self.log.event("connecting", failures=session.backoff.failures)
-            self._linked = True
-            self.link.open(now)
-
     def _lost(self, now):
         session, conversation = self.session, self.conversation
         self._linked = False
@@ -190,16 +177,23 @@ class App:
         return made
 
     def _show(self):
-        session, sound = self.session, self.sound
-        state = light(
-            failed=session.state == FAILED,
-            connected=session.state == OPEN,
-            asking=self.tools.asking,
-            playing=sound.playing,
-            turn=self.conversation.turn,
-            live=sound.live,
-            mute=self.config["mute"],
-        )
+        # The LED: what matters most.
+        sound = self.sound
+        state = "idle"
+        if self.session.state == FAILED:
+            state = "error"
+        elif self.session.state != OPEN:
+            state = "connecting"
+        elif self.tools.asking:
+            state = "confirm"
+        elif sound.playing:
+            state = "speaking"
+        elif self.conversation.active:
+            state = "thinking"
+        elif sound.mic and sound.mic.live:
+            state = "listening"
+        elif self.config["mute"]:
+            state = "muted"
         if state != self._light:
             self._light = state
             self.board.led(state)
@@ -209,12 +203,8 @@ class App:
         self._counted = now
         session = self.session
         made = self.sound.figures()
-        made["missing"] = session.frames.missing
-        made["discarded"] = session.discarded
-        made["invalid"] = session.invalid + session.frames.malformed
-        made["gaps"] = session.inbox.missing
-        made["too_large"] = self.link.dropped
+        made.update(missing=session.frames.missing, discarded=session.discarded, gaps=session.inbox.missing)
+        made.update(invalid=session.invalid + session.frames.malformed, too_large=self.link.dropped)
         if hasattr(gc, "mem_free"):
-            made["heap_used"] = gc.mem_alloc()
-            made["heap_free"] = gc.mem_free()
+            made.update(heap_used=gc.mem_alloc(), heap_free=gc.mem_free())
         self.log.event("stats", **made)

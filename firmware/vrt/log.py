@@ -6,9 +6,8 @@ class Log:
         self.event = event  # event(name, **fields)
         self._asked = None  # the call whose confirmation was asked for
 
-    def fault(self, message):
-        # An error, ours or the server's, from a dict with `code` and perhaps `message`.
-        self.event("error", code=message["code"], message=message.get("message", ""))
+    def fault(self, code, message=""):
+        self.event("error", code=code, message=message)
 
     def report(self, event, **fields):
         # What the tools' registry tells, in the words of the log. Every call ends with a `result`.

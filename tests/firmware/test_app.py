@@ -3,9 +3,9 @@ import sys
 
 import micropython
 from fake_device import LOUD, Device, opened
-from support import SkipTest
+from support import SkipTest, raises
 from vrt import links
-from vrt.app import _random
+from vrt.app import App, _random
 
 
 def test_device_introduces_itself():
@@ -147,9 +147,17 @@ def test_a_full_heap_is_told_and_survived():
     def full(message, now):
         raise MemoryError
 
+    def wait(sock, ms):
+        # Time passes until the log tells of an error.
+        if "error" in device.names():
+            raise KeyboardInterrupt
+        device.app.step(device.now)
+
     tools.call = full
     device.call("light", 1, state="on")
-    device.app.attempt(device.app.step, device.now)
+    device.board.wait = wait
+    with device.disk:
+        raises(KeyboardInterrupt, device.app.run)
     assert device.last("error")["code"] == "MEMORY"
     tools.call = call
     device.call("light", 1, call="c2", state="off")
@@ -337,6 +345,51 @@ def test_audio_both_ways_allocates_nothing():
     assert 99 <= quiet.link.sent - sent <= 101
     assert quiet.app.sound.speaker.frames - received == 100
     assert quiet.app.sound.playing
+
+
+class Shown:
+    # As much of an App as decides what the LED shows.
+    def __init__(self, *, state="open", asking=False, playing=False, active=False, live=False, mute=False):
+        self.session = self.tools = self.conversation = self.sound = self.mic = self.board = self
+        self.state = state
+        self.asking = asking
+        self.playing = playing
+        self.active = active
+        self.live = live
+        self.config = {"mute": mute}
+        self._light = ""
+
+    def led(self, state):
+        assert state == self._light
+
+
+def light(**changes):
+    shown = Shown(**changes)
+    App._show(shown)
+    return shown._light
+
+
+def test_light_shows_what_matters_most():
+    assert light() == "idle"
+    assert light(mute=True) == "muted"
+    assert light(live=True) == "listening"
+    assert light(live=True, active=True) == "thinking"
+    assert light(playing=True, active=True, live=True) == "speaking"
+    assert light(asking=True, playing=True) == "confirm"
+    for state in ("connecting", "waiting", "closed"):
+        assert light(state=state, asking=True) == "connecting"
+    assert light(state="failed") == "error"
+
+
+def test_light_follows_the_turn():
+    device = opened()
+    for state in ("thinking", "acting", "speaking"):
+        device.turn(state, 1)
+        device.run(20)
+        assert device.board.lights[-1] == "thinking"
+    device.turn("listening", 2)
+    device.run(20)
+    assert device.board.lights[-1] == "idle"
 
 
 def test_random_is_in_range():

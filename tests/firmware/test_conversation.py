@@ -373,7 +373,7 @@ def test_a_hold_begun_before_the_request_confirms_nothing():
     device.board.down = False
     device.run(100)
     assert device.app.tools.asking
-    assert device.app.conversation.talk.asked is False  # and the microphone is off when it is let go
+    assert device.app.conversation.button.asked is False  # and the microphone is off when it is let go
     device.press(1200)
     assert device.done == ["unlock"]
 

@@ -33,5 +33,5 @@ def test_a_confirmation_that_does_not_come():
 
 def test_an_error_needs_no_message():
     log, events = logged()
-    log.fault({"code": "X"})
+    log.fault("X")
     assert events == [("error", {"code": "X", "message": ""})]

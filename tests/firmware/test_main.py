@@ -99,6 +99,9 @@ def test_a_crash_is_told_shown_and_raised_and_leaves_the_world_safe():
     class Broken:
         closed = False
 
+        def __init__(self):
+            self.sound = self
+
         def run(self):
             raise ZeroDivisionError("oops")
 

@@ -41,14 +41,14 @@ def test_a_format_that_cannot_be_made_silences_its_direction_only():
     assert made.speaker is None
     assert made.mic is not None
     made.play(bytearray(165), 165, 0)  # what comes all the same
+    assert made.flush() == ()
     assert not made.playing
     assert "received" not in made.figures()
     raises(ConfigError, made.adopt, {"input": {"encoding": "opus"}, "output": {"encoding": "pcmu"}})
     assert made.speaker is not None
     assert made.mic is None
-    made.listen(True, 0)
+    made.listen(True, False, 0)
     made.send(None, None, False, 0)
-    assert not made.live
     made.adopt({"input": {"encoding": "pcmu"}, "output": {"encoding": "pcmu"}})
     assert made.mic is not None
     assert made.speaker is not None

@@ -1,127 +1,123 @@
-from vrt.ui import PRESSED, RELEASED, Button, Talk, light
+from vrt.ui import Button
 
 
 def presses(levels, step=10):
-    # The edges that a button sees, one level each 10 ms, as (time, edge).
+    # What a button sees, one level each 10 ms, as (time, is it down).
     button = Button()
     seen = []
     for i, level in enumerate(levels):
-        edge = button.poll(level, i * step)
-        if edge:
-            seen.append((i * step, edge))
+        before = button.down
+        pressed = button.poll(level, i * step)
+        assert pressed == (button.down and not before)
+        if button.down != before:
+            seen.append((i * step, button.down))
     return seen
 
 
 def test_button_reports_each_edge_once_after_it_is_stable():
-    assert presses([False] * 3 + [True] * 10 + [False] * 10) == [(60, PRESSED), (160, RELEASED)]
+    assert presses([False] * 3 + [True] * 10 + [False] * 10) == [(60, True), (160, False)]
 
 
 def test_button_ignores_what_bounces():
     assert presses([False, True, False, True, False, True, False, False, False]) == []
-    assert presses([True, False, True, True, True, True, True, False, True, True, True]) == [(50, PRESSED)]
+    assert presses([True, False, True, True, True, True, True, False, True, True, True]) == [(50, True)]
 
 
 def test_button_works_across_the_wrap_of_ticks():
     button = Button()
-    assert button.poll(True, 0x3FFFFFF0) == 0
-    assert button.poll(True, 20) == PRESSED
+    assert not button.poll(True, 0x3FFFFFF0)
+    assert button.poll(True, 20)
     assert button.down
 
 
+def move(button, level, now):
+    # The level is there 30 ms before `now`, when it counts; a press means to talk.
+    button.poll(level, now - 30)
+    if button.poll(level, now):
+        button.press(now)
+    return button
+
+
 def test_hold_to_talk():
-    talk = Talk(False)
-    assert not talk.asked
-    talk.press(1000)
-    assert talk.asked
-    talk.poll(30_000)  # as long as it takes
-    assert talk.asked
-    talk.release(30_000)
-    assert not talk.asked
-    assert talk.tail
-    talk.poll(30_799)
-    assert talk.tail
-    talk.poll(30_800)
-    assert not talk.tail
+    button = Button()
+    assert not button.asked
+    move(button, True, 1000)
+    assert button.asked
+    button.poll(True, 29_000)  # as long as it takes
+    assert button.asked
+    move(button, False, 30_000)
+    assert not button.asked
+    assert button.tail
+    button.poll(False, 30_799)
+    assert button.tail
+    button.poll(False, 30_800)
+    assert not button.tail
+
+
+def tapped():
+    return move(move(Button(), True, 1000), False, 1200)
 
 
 def test_tap_to_talk_lasts_until_the_host_answers():
-    talk = Talk(False)
-    talk.press(1000)
-    talk.release(1200)
-    assert talk.asked
-    talk.answered()
-    assert not talk.asked
-    assert not talk.tail
+    button = tapped()
+    assert button.asked
+    button.answered()
+    assert not button.asked
+    assert not button.tail
 
 
 def test_tap_to_talk_ends_by_a_second_tap_and_its_release_changes_nothing():
-    talk = Talk(False)
-    talk.press(1000)
-    talk.release(1200)
-    talk.press(5000)
-    assert not talk.asked
-    assert talk.tail
-    talk.release(5100)
-    assert not talk.asked
+    button = tapped()
+    move(button, True, 5000)
+    assert not button.asked
+    assert button.tail
+    move(button, False, 5100)
+    assert not button.asked
+    assert button.tail
 
 
 def test_tap_to_talk_does_not_last_for_ever():
-    talk = Talk(False)
-    talk.press(1000)
-    talk.release(1200)
-    talk.poll(16_199)
-    assert talk.asked
-    talk.poll(16_200)
-    assert not talk.asked
-    assert talk.tail
+    button = tapped()
+    button.poll(False, 16_199)
+    assert button.asked
+    button.poll(False, 16_200)
+    assert not button.asked
+    assert button.tail
 
 
 def test_a_press_during_the_tail_talks_again():
-    talk = Talk(False)
-    talk.press(0)
-    talk.release(1000)
-    talk.press(1300)
-    assert talk.asked
-    assert not talk.tail
+    button = move(move(Button(), True, 1000), False, 2000)
+    assert button.tail
+    move(button, True, 2300)
+    assert button.asked
+    assert not button.tail
+
+
+def test_a_press_that_means_something_else_does_not_talk():
+    button = Button()
+    for now in (0, 30, 60):
+        button.poll(True, now)
+    assert button.down
+    assert not button.asked
+    move(button, False, 1000)
+    assert not button.asked
+    assert not button.tail
 
 
 def test_an_answer_does_not_silence_who_holds_the_button():
-    talk = Talk(False)
-    talk.press(0)
-    talk.answered()
-    assert talk.asked
+    button = move(Button(), True, 1000)
+    button.answered()
+    assert button.asked
 
 
 def test_open_listening_is_always_asked_for():
-    talk = Talk(True)
-    for act in (lambda: talk.press(0), lambda: talk.release(10), talk.answered, lambda: talk.poll(60_000)):
+    button = Button(True)
+    for act in (
+        lambda: move(button, True, 1000),
+        lambda: move(button, False, 1200),
+        button.answered,
+        lambda: button.poll(False, 60_000),
+    ):
         act()
-        assert talk.asked
-        assert not talk.tail
-
-
-def show(**changes):
-    state = {
-        "failed": False,
-        "connected": True,
-        "asking": False,
-        "playing": False,
-        "turn": "idle",
-        "live": False,
-        "mute": False,
-    }
-    state.update(changes)
-    return light(**state)
-
-
-def test_light_shows_what_matters_most():
-    assert show() == "idle"
-    assert show(mute=True) == "muted"
-    assert show(live=True) == "listening"
-    assert show(live=True, turn="listening") == "listening"
-    for turn in ("thinking", "acting", "speaking"):
-        assert show(live=True, turn=turn) == "thinking"
-    assert show(playing=True, turn="acting", live=True) == "speaking"
-    assert show(asking=True, playing=True) == "confirm"
-    assert show(connected=False, asking=True) == "connecting"
-    assert show(failed=True, connected=False) == "error"
+        assert button.asked
+        assert not button.tail
