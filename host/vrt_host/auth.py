@@ -155,9 +155,12 @@ class Authenticator:
                 found = entry.name
         return found
 
-    def knows(self, principal: str) -> bool:
-        """Whether the principal may still be here; False once its token was revoked."""
-        return self._file is None or principal in self._entries
+    def knows(self, principal: str, token: str | None) -> bool:
+        """Whether the principal may still be here with that token; False once it was revoked, or replaced by another."""
+        if self._file is None:
+            return True
+        entry = self._entries.get(principal)
+        return entry is not None and hmac.compare_digest(entry.digest, digest(token or ""))
 
     def reload(self) -> bool:
         """Read the file again if it changed; returns whether it did."""

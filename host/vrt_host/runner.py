@@ -90,6 +90,8 @@ class Runner:
         input_, output = negotiate(message, agent.abilities)
         capabilities = in_effect(message.get("capabilities", ()), CAPABILITIES)
         self.id = str(uuid.uuid4())
+        self.token = hello.token
+        """What the last link authenticated with."""
         for reason in tools.declined:
             log.warning("session %s: a tool is declined: %s", self.id[:8], printable(reason, 300))
         self.session = Session(

@@ -138,7 +138,7 @@ class Host:
             await asyncio.sleep(TOKENS_EVERY_S)
             self.auth.reload()
             for runner in list(self._runners.values()):
-                if not self.auth.knows(runner.session.principal or ANONYMOUS):
+                if not self.auth.knows(runner.session.principal or ANONYMOUS, runner.token):
                     log.info("session %s: its token was revoked", runner.id[:8])
                     runner.end("UNAUTHORIZED", "the token was revoked", 4401)
 
@@ -201,6 +201,7 @@ class Host:
                 connection.resume(None if runner is None else runner.session, principal, seat.now())
                 and runner
             ):
+                runner.token = hello.token
                 seat.bind(runner)
         else:
             self._starting.add(task := self._spawn(self._start(seat, hello, principal)))

@@ -139,3 +139,17 @@ def test_file_that_others_can_write_is_warned_about(path, caplog):
     path.chmod(0o666)
     Authenticator(path)
     assert "chmod 600" in caplog.text
+
+
+def test_principal_is_known_by_its_token_as_long_as_it_has_that_one(path):
+    file = TokenFile(path)
+    old = file.add("kitchen")
+    authenticator = Authenticator(path)
+    assert authenticator.knows("kitchen", old)
+    file.revoke("kitchen")
+    new = file.add("kitchen")
+    authenticator.reload()
+    assert not authenticator.knows("kitchen", old)
+    assert not authenticator.knows("kitchen", None)
+    assert authenticator.knows("kitchen", new)
+    assert Authenticator(None).knows("", None)

@@ -312,6 +312,16 @@ async def test_revoked_token_ends_its_session(tokens, monkeypatch):
         await stays.until("pong")
 
 
+async def test_token_that_was_replaced_under_its_name_ends_its_session(tokens, monkeypatch):
+    monkeypatch.setattr("vrt_host.server.TOKENS_EVERY_S", 0.02)
+    old = tokens.add("kitchen")
+    async with hosting(config=ServerConfig(port=0, tokens=tokens.path)) as host, host.client() as lost:
+        await lost.hello(auth={"token": old})
+        tokens.revoke("kitchen")
+        tokens.add("kitchen")  # before the host looks at the file again
+        assert await lost.closed() == 4401
+
+
 async def test_new_session_of_a_board_replaces_the_one_it_lost(tokens):
     token, other = tokens.add("kitchen"), tokens.add("other")
     async with (
