@@ -14,8 +14,8 @@ from typing import Any
 import autobahn
 
 CLIENT = Path(__file__).with_name("bench_link_client.py")
-ROUNDS = 15
-FRAMES = 2000
+ROUNDS = 5
+FRAMES = 4000
 UP = 173
 DOWN = b"\x82\x7e\x00\xa5" + bytes(165)
 
@@ -61,7 +61,7 @@ def serve(listening: socket.socket, connections: int) -> None:
 def trade(micropython: str) -> dict[str, tuple[float, float]]:
     """Microseconds of CPU and bytes of heap per frame, of the floor and of the link.
 
-    Of the microseconds the least over the rounds: whatever else the machine does only adds to them.
+    Of the microseconds the least over the rounds, which take turns.
     """
     best: dict[str, tuple[float, float]] = {}
     with socket.create_server(("127.0.0.1", 0)) as listening:

@@ -21,6 +21,7 @@ from vrt.links.ws import WebSocketLink  # noqa: E402
 _MESSAGE = const(165)  # 20 ms of 8 kHz mu-law and its header
 _UP = const(173)  # as a masked frame
 _DOWN = const(169)
+_WINDOWS = const(8)
 
 
 class Floor:
@@ -85,15 +86,19 @@ def main():
     trader.trade(1)
     gc.collect()
     total = micropython.mem_total  # all that was ever allocated, given back or not
-    started = time.clock()
     first = total()
     trader.trade(frames)
     second = total()
     trader.trade(2 * frames)
     third = total()
-    seconds = time.clock() - started
+    # Whatever else the machine does only adds to the time: the least of several counts.
+    least = 1e9
+    for _ in range(_WINDOWS):
+        started = time.clock()
+        trader.trade(frames)
+        least = min(least, time.clock() - started)
     # What a call of trade takes by itself cancels out.
-    print(seconds * 1e6 / (3 * frames), (third - second - (second - first)) / frames)
+    print(least * 1e6 / frames, (third - second - (second - first)) / frames)
 
 
 main()
