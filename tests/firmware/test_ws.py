@@ -1,5 +1,6 @@
 # The WebSocket link: on fake sockets that take and give what they like, and on MicroPython on real ones.
 import errno
+import gc
 import sys
 import time
 
@@ -704,6 +705,22 @@ def test_link_refused_by_a_real_socket():
     link.open(time.ticks_ms())
     assert until(link, CLOSED) == CLOSED
     assert link.close_reason == "dns"
+
+
+def test_link_fails_for_ever_in_the_same_memory():
+    on_the_real_net()
+    listening, port = listen()
+    listening.close()
+    link = WebSocketLink(f"ws://127.0.0.1:{port}/")
+    for attempt in range(1500):  # more than there may be open sockets
+        link.open(attempt)
+        assert until(link, CLOSED) == CLOSED
+        assert link.close_reason == "refused"
+        if attempt == 100:
+            gc.collect()
+            before = gc.mem_alloc()
+    gc.collect()
+    assert gc.mem_alloc() - before < 500
 
 
 def exchange(host, frames, lock):
