@@ -162,19 +162,3 @@ def test_cache_forgets_what_was_used_longest_ago(runtime, cache, tmp_path):
     assert len(kept) == firmware._KEPT
     assert folders[-1] in kept
     assert folders[0] not in kept
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        path
-        for path in sorted((root() / "firmware").rglob("*.py"))
-        if "@micropython.viper" in path.read_text()
-    ],
-    ids=lambda path: path.stem,
-)
-def test_kernels_compile_for_the_boards_chips(path, tmp_path, runtime):
-    for arch in ("xtensawin", "rv32imc"):
-        compiler = firmware._Compiler.find(Runtime(runtime.path, runtime.version, runtime.mpy_version, arch))
-        compiler.compile(path, tmp_path / f"{arch}.mpy", path.name)
-        assert (tmp_path / f"{arch}.mpy").stat().st_size > 1000

@@ -52,9 +52,12 @@ def measure(src, n, work, at, state):
     return total // n
 
 
+# The filters take the offset off each sample, so that no sum leaves the small integers of 32 bits.
+
+
 def _signed(y):
-    # A filter's sum to the signed sample, rounded and clipped.
-    return max(0, min(65535, y + 8192 >> 14)) - 0x8000
+    # A filter's sum to the sample, rounded and clipped.
+    return max(-0x8000, min(0x7FFF, y + 8192 >> 14))
 
 
 def _carry(work, n, past):
@@ -65,9 +68,9 @@ def _carry(work, n, past):
 def halve(work, n, dst):
     for i in range(n // 2):
         middle = 2 * i + 13
-        y = work[middle] * 8192
+        y = (work[middle] - 0x8000) * 8192
         for j in range(7):
-            y += _HALF_BAND[j] * (work[middle - 2 * j - 1] + work[middle + 2 * j + 1])
+            y += _HALF_BAND[j] * (work[middle - 2 * j - 1] + work[middle + 2 * j + 1] - 0x10000)
         dst[i] = _signed(y)
     _carry(work, n, HALVE_PAST)
 
@@ -76,7 +79,7 @@ def double(work, n, dst):
     for i in range(n):
         y = 0
         for j in range(7):
-            y += 2 * _HALF_BAND[j] * (work[i + 6 - j] + work[i + 7 + j])
+            y += 2 * _HALF_BAND[j] * (work[i + 6 - j] + work[i + 7 + j] - 0x10000)
         dst[2 * i] = work[i + 6] - 0x8000
         dst[2 * i + 1] = _signed(y)
     _carry(work, n, DOUBLE_PAST)
@@ -85,14 +88,14 @@ def double(work, n, dst):
 def _one_third(work, i):
     y = 0
     for j in range(10):
-        y += _THIRD[j] * work[i + j]
+        y += _THIRD[j] * (work[i + j] - 0x8000)
     return _signed(y)
 
 
 def _two_thirds(work, i):
     y = 0
     for j in range(10):
-        y += _THIRD[9 - j] * work[i + j]
+        y += _THIRD[9 - j] * (work[i + j] - 0x8000)
     return _signed(y)
 
 

@@ -132,10 +132,13 @@ class SimBoard:
         """Power on. Raises VrtError when the firmware does not reach its hardware."""
         self.flash.mkdir(parents=True, exist_ok=True)
         (self.flash / "config.json").write_text(json.dumps(self._config), "utf-8")
-        arrived = asyncio.Event()
-        self._listeners.append(
-            watch := lambda event: arrived.set() if event["event"] in ("board", "exit") else None
-        )
+        arrived: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        def watch(event: Event) -> None:
+            if event["event"] in ("board", "exit") and not arrived.done():
+                arrived.set_result(event["event"])
+
+        self._listeners.append(watch)
         self._asked = False
         self._process = await asyncio.create_subprocess_exec(
             self.runtime.path,
@@ -154,13 +157,13 @@ class SimBoard:
         self._console = asyncio.create_task(self._read(self._process))
         try:
             async with asyncio.timeout(_BOOT_S):
-                await arrived.wait()
+                if await arrived == "exit":
+                    self.check()
         except TimeoutError:
             await self.cut()
             raise VrtError(f"the board did not boot within {_BOOT_S:g} s") from None
         finally:
             self._listeners.remove(watch)
-        self.check()
 
     async def stop(self) -> None:
         """Power off in order: the firmware sees its hardware go and cleans up."""
