@@ -115,8 +115,8 @@ def test_changes_take_effect_without_a_restart(path):
     assert auth.authenticate(two) == "two"
     file.revoke("one")
     assert auth.authenticate(one) is None
-    assert not auth.knows("one")
-    assert auth.knows("two")
+    assert not auth.knows("one", one)
+    assert auth.knows("two", two)
 
 
 def test_file_that_became_unreadable_lets_nobody_in_until_it_is_mended(path, caplog):
