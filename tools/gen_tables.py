@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SCHEMA = ROOT / "schema"
 TABLES = ROOT / "firmware" / "vrt" / "protocol" / "tables.py"
 
-KINDS = ("JSON", "STRING", "ID", "U32", "BOOL", "ENUM", "FORMAT", "TOKENS", "CODE")
+KINDS = ("JSON", "STRING", "ID", "U32", "BOOL", "ENUM", "FORMAT", "WORDS", "TOKENS")
 """What a member may be; the value on the device is the index."""
 
 CLASSES = {"transient": 0, "sequenced": 1, "sessionless": 2}
@@ -28,8 +28,10 @@ REFS = {
     "u32": "U32",
     "format": "FORMAT",
     "capabilities": "TOKENS",
-    "errorCode": "CODE",
+    "errorCode": "WORDS",
 }
+WORDS = {"capabilities": "az.-", "errorCode": "AZ_"}
+"""What the patterns of these definitions allow."""
 NOTES = {"title", "description", "examples", "$schema"}
 OPTIONAL, REQUIRED, WHEN_NOT_OK = 0, 1, 2
 REQUIREMENTS = "-+?"
@@ -40,18 +42,18 @@ Field = tuple[str, int, int, tuple[str, ...] | None]
 HEADER = """\
 # What the device knows of the wire: generated from schema/ by tools/gen_tables.py, not edited.
 #
-# SERVER maps the type of a server message to its seq class and fields, PHASES the phase of a tool.stream (§7.5) to its
-# further fields. They are text, taken apart for each message, because as tuples they would fill 9 KiB of a small heap:
-# a seq class, then each field after a blank, as kind, requirement, name and, after "=", what is allowed, parted by "|".
+# SERVER has a line for each type of server message: the type, its seq class and its fields, parted by blanks. It is one text,
+# taken apart for each message, because tuples would fill 9 KiB of a small heap, and a dictionary of texts 3. Each field is
+# kind, requirement, name and, after "=", what is allowed.
 #   kind      JSON 0 any value         STRING 1               ID 2 string of 1 to 256 characters (code points)
-#             U32 3 integer 0..2^32-1, 1.0 counts, true does not       BOOL 4       ENUM 5 one of what is allowed
+#             U32 3 integer 0..2^32-1, 1.0 counts, true does not       BOOL 4       ENUM 5 one of what is allowed, parted by "|"
 #             FORMAT 6 object: encoding one of what is allowed, sampleRate absent or an integer > 0
-#             TOKENS 7 array of strings of 1 to 64 characters: words of a-z 0-9, joined by single . or -
-#             CODE 8 string: words of A-Z 0-9, joined by single _
+#             WORDS 7 string: words of digits and letters, joined by single joints; allowed: first letter, last one, joints
+#             TOKENS 8 array of WORDS of at most 64 characters
 #   required  - may be absent, + must be present (null included, for JSON), ? must be present when ok is false.
 #             A member that is present must be of its kind in each case.
+#   /PHASE    what follows, up to the next of these, belongs to that phase of a tool.stream alone (§7.5).
 # seq class   0 transient: seq is 0.  1 sequenced: seq is 1..2^32-1.  2 sessionless: seq is 0..2^32-1 (§4.1)
-# A receiver takes MAX_DEPTH levels of nesting.
 """
 
 
@@ -77,31 +79,21 @@ def main(arguments: list[str] | None = None) -> int:
 def generate() -> str:
     """The text of `tables.py`."""
     common = load("common.json")["$defs"]
-    lines = [HEADER, "from micropython import const", ""]
-    lines += [f"HEADER_BYTES = const({common['audioHeaderBytes']['const']})  # of an audio frame (§8.1)"]
-    lines += [f"{entry['title']} = const({entry['const']})" for entry in common["audioKind"]["oneOf"]]
-    lines += [f"MAX_DEPTH = const({common['maxDepth']['const']})", ""]
-    for entry in common["closeCode"]["oneOf"]:
-        lines.append(f"CLOSE_{entry['title']} = const({entry['const']})  # {entry['description']}")
-    lines.append("")
-    server = []
+    lines = [HEADER, "SERVER = (", r'    "\n"']
     for path in messages("server"):
         schema = load(f"server/{path.name}")
+        row = ""
         if path.stem == "tool.stream":
-            stream = [(name, compact(added)) for name, added in phases(schema, common)]
+            for name, added in phases(schema, common):
+                row += f" /{name}{compact(added)}" if added else ""
             del schema["allOf"]
-        server.append(f'"{path.stem}": "{seq_class(schema)}{compact(fields(schema, common))}"')
-    lines += dictionary("SERVER", server)
-    lines += dictionary("PHASES", [f'"{name}": "{added}"' for name, added in stream])
-    return "\n".join(lines).rstrip() + "\n"
+        row = f"{path.stem} {seq_class(schema)}{compact(fields(schema, common))}{row}"
+        lines.append(rf'    "{row}\n"')
+    return "\n".join([*lines, ")"]) + "\n"
 
 
 def messages(direction: str) -> list[Path]:
     return sorted((SCHEMA / direction).glob("*.json"))
-
-
-def dictionary(name: str, entries: list[str]) -> list[str]:
-    return [f"{name} = {{", *(f"    {entry}," for entry in entries), "}", ""]
 
 
 def seq_class(schema: Schema) -> int:
@@ -146,8 +138,10 @@ def kind_of(name: str, member: Schema, common: Schema) -> tuple[int, tuple[str, 
             return KINDS.index("ENUM"), tuple(target["enum"])
         kind = REFS.get(reference(bare))
         if kind is not None:
-            extra = tuple(target["properties"]["encoding"]["enum"]) if kind == "FORMAT" else None
-            return KINDS.index(kind), extra
+            if kind == "FORMAT":
+                return KINDS.index(kind), tuple(target["properties"]["encoding"]["enum"])
+            words = WORDS.get(reference(bare))
+            return KINDS.index(kind), None if words is None else (words,)
     if bare.keys() == {"enum"}:
         return KINDS.index("ENUM"), tuple(bare["enum"])
     if bare in ({"type": "string"}, {"type": "boolean"}):

@@ -7,11 +7,11 @@ from micropython import const
 
 from vrt import VERSION, links
 from vrt.conversation import Conversation
-from vrt.protocol.lifecycle import CLOSED, FAILED, OPEN
 from vrt.protocol.session import Session
-from vrt.protocol.tables import CLOSE_REPLACED
 from vrt.ticks import diff
 
+_CLOSE_REPLACED = const(4000)  # what a client says that closes a dead connection (§9.3)
+_SLOW = const(5)  # so many failures, and there are only the longest waits
 _EVENTS = const(8)  # from the link in one step, so that a flood of them cannot hold the loop
 _WAIT_MS = const(20)  # between steps; the board wakes up earlier when there is something to do
 # Between looks at what is not audio: while nothing happens, and while a tool runs.
@@ -93,13 +93,13 @@ class App:
             if conversation.closing:
                 self.link.close(conversation.closing)
             elif session.tick(now, self.link.last_rx):
-                self.link.close(CLOSE_REPLACED)
+                self.link.close(_CLOSE_REPLACED)
         else:
-            if session.state == CLOSED:
+            if session.state == "closed":
                 session.again("renew", now)
             if session.wants_link(now):
                 gc.collect()  # TLS wants large pieces
-                self.log.event("connecting", failures=session.backoff.failures)
+                self.log.event("connecting", failures=session.failures)
                 self._linked = True
                 self.link.open(now)
         conversation.closing = 0
@@ -153,8 +153,8 @@ class App:
         self.log.event("lost", reason=self.link.close_reason, code=self.link.close_code)
         conversation.handle(now)
         conversation.quiet = True
-        if session.state == FAILED and conversation.refused == "START_FAILED":
-            session.backoff.slow()  # the cause lies with the server and may pass
+        if session.state == "failed" and conversation.refused == "START_FAILED":
+            session.failures = _SLOW  # the cause lies with the server and may pass
             session.again("retry", now)
 
     def _hello(self, resuming):
@@ -180,9 +180,9 @@ class App:
         # The LED: what matters most.
         sound = self.sound
         state = "idle"
-        if self.session.state == FAILED:
+        if self.session.state == "failed":
             state = "error"
-        elif self.session.state != OPEN:
+        elif self.session.state != "open":
             state = "connecting"
         elif self.tools.asking:
             state = "confirm"
@@ -203,8 +203,8 @@ class App:
         self._counted = now
         session = self.session
         made = self.sound.figures()
-        made.update(missing=session.frames.missing, discarded=session.discarded, gaps=session.inbox.missing)
-        made.update(invalid=session.invalid + session.frames.malformed, too_large=self.link.dropped)
+        made.update(missing=session.missing, discarded=session.discarded, gaps=session.streams.gaps)
+        made.update(invalid=session.invalid, too_large=self.link.dropped)
         if hasattr(gc, "mem_free"):
             made.update(heap_used=gc.mem_alloc(), heap_free=gc.mem_free())
         self.log.event("stats", **made)

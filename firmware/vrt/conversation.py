@@ -3,12 +3,11 @@
 from micropython import const
 
 from vrt.errors import ConfigError, ProtocolError
-from vrt.protocol.epoch import NONE
-from vrt.protocol.lifecycle import FAILED, OPEN
-from vrt.protocol.tables import CLOSE_NORMAL, CLOSE_REPLACED
 from vrt.ticks import diff
 from vrt.ui import Button
 
+_CLOSE_NORMAL = const(1000)
+_CLOSE_REPLACED = const(4000)
 _STUCK_MS = const(60_000)  # a turn without a sign of life for so long is over for us
 _ID_SHOWN = const(8)  # characters of a session id in the log: whoever has all of it could resume the session
 
@@ -46,7 +45,7 @@ class Conversation:
         if not self._held:
             tools.step(now, self.button.down)
         self._answer()
-        if tools.uncertain and session.state == OPEN and session.room:
+        if tools.uncertain and session.state == "open" and session.room():
             tools.uncertain = False
             self._tell()
         if tools.busy or self.sound.playing:
@@ -59,7 +58,7 @@ class Conversation:
 
     def _press(self, now):
         # The one gesture that always works: be silent, and listen.
-        if self.session.state == FAILED:
+        if self.session.state == "failed":
             self._try_again(now)
         elif self.sound.playing or self.tools.busy or self.active:
             self._silence("user")
@@ -83,13 +82,14 @@ class Conversation:
         # An interruption: the server's, or the user's when there is a `reason`. vRT §6.2: all effects here first, then
         # the messages, in the order of decisions 14.
         session = self.session
-        epoch = session.epoch.close_observed() if reason else session.epoch.closed
+        fresh = reason and session.close(session.observed)
+        epoch = session.closed
         cut = self.sound.flush()
         self.tools.close_epoch(epoch)
         for item, played_ms in cut:
             self.log.event("playback", item=item, played_ms=played_ms)
             session.playback(item, played_ms)
-        if reason and epoch != NONE:
+        if fresh:
             self.log.event("interrupt", epoch=epoch, reason=reason)
             session.interrupt(epoch, reason)
         self._end_turn()
@@ -117,7 +117,7 @@ class Conversation:
 
     def _mark(self):
         session = self.session
-        self.journal.mark(session.outbox.last, session.inbox.last, session.epoch.observed)
+        self.journal.mark(session.streams.last, session.streams.handled, session.observed)
 
     def _answer(self):
         result = self.tools.next_result()
@@ -128,7 +128,7 @@ class Conversation:
     def _tell(self):
         # The true state (design: after an interruption or an unknown outcome).
         try:
-            self.session.context(self.tools.context())
+            self.session.offer("context", self.tools.context())
         except ProtocolError as error:
             self.log.fault("CONTEXT", str(error))
 
@@ -152,11 +152,11 @@ class Conversation:
         elif kind == "error":
             self.log.fault(code, message)
             if not event["recoverable"]:
-                self.closing = CLOSE_NORMAL  # a resume shows whether the session has survived
+                self.closing = _CLOSE_NORMAL  # a resume shows whether the session has survived
         elif kind == "refused":
             self.log.fault(code, message)
             self.refused = code
-            self.closing = CLOSE_NORMAL
+            self.closing = _CLOSE_NORMAL
         elif kind == "ended":
             # The session is gone with all that belonged to it; the next hello.context names what became uncertain.
             self.log.fault(code, message)
@@ -164,10 +164,10 @@ class Conversation:
             self.tools.drop()
             self._rebooted = self._held = False
             self._end_turn()
-            self.closing = CLOSE_NORMAL
+            self.closing = _CLOSE_NORMAL
         elif kind == "stalled":
             self.log.fault("OUTBOX_FULL", "the server acknowledges nothing")
-            self.closing = CLOSE_REPLACED
+            self.closing = _CLOSE_REPLACED
         elif kind == "invalid":
             self.log.fault(code, message)
         elif kind == "unexpected":
@@ -182,7 +182,7 @@ class Conversation:
         if kind == "turn.state":
             epoch, state = event["epoch"], event["state"]
             log.event("turn", state=state, epoch=epoch)
-            if epoch <= self.session.epoch.closed:
+            if epoch <= self.session.closed:
                 return
             if state == "listening":
                 self._silence()  # §8.4

@@ -6,12 +6,9 @@ from micropython import const
 
 from vrt.audio.mic import Mic
 from vrt.audio.speaker import Speaker
-from vrt.protocol.audio import Sender
-from vrt.protocol.lifecycle import OPEN
-from vrt.protocol.tables import HEADER_BYTES
 from vrt.ticks import diff
 
-_HEADER = const(5)  # HEADER_BYTES, where each frame needs it
+_HEADER = const(5)  # bytes before the payload (§8.1)
 _SPARE_MS = const(200)  # the ring holds so much more than what we announce (decisions 11)
 _GAP_MS = const(1500)  # a reply whose audio pauses for less is still under way
 
@@ -34,7 +31,6 @@ class Sound:
         self._silence = b""
         self._heard = 0  # ticks of the last frame that was played
         self._voice = False  # somebody speaks
-        self._numbers = Sender()
         self.sent = 0  # frames
         ours, theirs = _format({"encoding": config["input"]}), _format({"encoding": config["output"]})
         self.prefer = {
@@ -83,7 +79,7 @@ class Sound:
                 dma_ms=board.DESCRIPTION["mic_dma_ms"],
                 reopen=board.microphone,
             )
-            self._silence = (b"\xff" if encoding == "pcmu" else b"\0") * (self.mic.n - HEADER_BYTES)
+            self._silence = (b"\xff" if encoding == "pcmu" else b"\0") * (self.mic.n - _HEADER)
             self.input = made
 
     # --- for each frame
@@ -124,12 +120,12 @@ class Sound:
             return
         frame = mic.frame
         while frame:
-            if session.state == OPEN and mic.live:
+            if session.state == "open" and mic.live:
                 if not link.writable:
                     return
                 if tail:
                     frame[_HEADER:] = self._silence
-                self._numbers.put(frame)
+                session.number(frame)
                 if not link.send_audio(frame, mic.n):
                     return
                 session.said = now

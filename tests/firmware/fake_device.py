@@ -225,7 +225,6 @@ class Device:
         self.seq = 0
         self.frame = 0
         self.loud_at = -1  # ticks at which something was last heard
-        self.scratch = bytearray(4096)
         self.boot()
 
     def boot(self):
@@ -301,8 +300,7 @@ class Device:
         fields["v"] = 1
         fields["seq"] = seq
         fields["type"] = kind
-        n = encode(fields, self.scratch)
-        self.link.inbox.append((links.TEXT, bytes(self.scratch[:n])))
+        self.link.inbox.append((links.TEXT, encode(fields, 4096)))
 
     def say(self, kind, **fields):
         self.seq += 1

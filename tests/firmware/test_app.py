@@ -176,7 +176,7 @@ def test_device_closes_when_nothing_is_acknowledged():
     device.run(1000)
     device.ready(resumedFrom=32)
     device.run(20)
-    assert device.app.session.outbox.free == 32
+    assert device.app.session.streams.free() == 32
 
 
 # --- the uplink
@@ -191,7 +191,7 @@ def test_control_goes_before_audio():
     device.link.order.clear()
     device.call("light", 1, state="on")
     device.run(100)
-    device.app.session.text("hello")
+    device.app.session.offer("text", "hello")
     device.link.stall(False)
     device.step()
     assert device.link.order[:2] == ["tool.result", "text"]
@@ -210,7 +210,7 @@ def test_control_goes_before_audio_on_a_link_that_is_nearly_always_busy():
         device.board.heard.step()  # a frame waits all the time
         device.app.step(now)
         if i == 10:
-            device.app.session.text("hello")
+            device.app.session.offer("text", "hello")
             before = len(device.link.order)
     assert device.link.order.index("text") == before
 

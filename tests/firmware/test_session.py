@@ -2,7 +2,6 @@ import json
 
 from support import raises
 from vrt.errors import ProtocolError
-from vrt.protocol.epoch import NONE
 from vrt.protocol.session import Session
 
 READY = {
@@ -102,7 +101,7 @@ def played(session, seq=0):
 
 def test_client_sends_hello_first_and_nothing_more_until_ready():
     peer = Peer()
-    peer.session.text("early")
+    peer.session.offer("text", "early")
     assert peer.flush() == []  # not even hello, before the link is open
     peer.session.opened(peer.now)
     assert peer.kinds() == ["hello"]
@@ -131,7 +130,7 @@ def test_client_ignores_messages_before_ready_and_reports_them():
     peer.receive("ack", 0, upTo=0)
     peer.receive("audio.start", 0, itemId="i", epoch=1)
     assert peer.names() == ["unexpected"] * 3
-    assert peer.session.inbox.last == 0
+    assert peer.session.streams.handled == 0
     assert not played(peer.session)
 
 
@@ -190,11 +189,11 @@ def test_client_whose_hello_does_not_fit_stops_with_a_reason():
 
 def test_client_numbers_messages_and_keeps_them_until_acknowledged():
     peer = opened()
-    assert peer.session.text("a")
-    assert peer.session.context({"b": None})
+    assert peer.session.offer("text", "a")
+    assert peer.session.offer("context", {"b": None})
     assert [(m["type"], m["seq"]) for m in peer.flush()] == [("text", 1), ("context", 2)]
     peer.receive("ack", 0, upTo=2)
-    assert peer.session.outbox.free == 32
+    assert peer.session.streams.free() == 32
 
 
 def test_client_acknowledges_in_time():
@@ -224,14 +223,14 @@ def test_client_accepts_a_gap_and_counts_it():
     peer = opened()
     peer.receive("text", 5, text="x")
     assert peer.names() == ["text"]
-    assert peer.session.inbox.last == 5
-    assert peer.session.inbox.missing == 4
+    assert peer.session.streams.handled == 5
+    assert peer.session.streams.gaps == 4
 
 
 def test_client_pings_when_it_has_said_nothing():
     peer = opened()
     peer.now += 14_000
-    peer.session.text("x")
+    peer.session.offer("text", "x")
     peer.flush()
     peer.now += 14_999
     assert peer.kinds() == []
@@ -252,7 +251,7 @@ def test_client_pings_when_asked():
 
 def test_client_repeats_what_the_link_did_not_take():
     peer = opened()
-    peer.session.text("a")
+    peer.session.offer("text", "a")
     n = peer.session.data_to_send(peer.now)
     assert n == peer.session.data_to_send(peer.now)  # not sent(): the same again
     assert peer.kinds() == ["text"]
@@ -283,7 +282,7 @@ def test_client_disposes_of_an_invalid_message_once():
     peer = opened()
     peer.say("turn.state", turnId="t", epoch=-1, state="idle")
     peer.say("novel")
-    assert peer.session.inbox.last == 2
+    assert peer.session.streams.handled == 2
     peer.now += 250
     assert peer.flush()[0]["upTo"] == 2
     peer.cut()
@@ -294,7 +293,7 @@ def test_client_does_not_let_a_transient_message_move_the_stream():
     peer = opened()
     peer.receive("pong", 4_000_000_000)
     peer.receive("audio.start", 77, itemId="i", epoch=1)
-    assert peer.session.inbox.last == 0
+    assert peer.session.streams.handled == 0
     peer.turn("thinking", 1)
     assert peer.names() == ["invalid", "invalid", "turn.state"]
 
@@ -304,7 +303,7 @@ def test_client_does_not_act_on_an_invalid_call():
     peer.say("tool.call", callId="", name="n", arguments={}, turnId="t", epoch=1)
     assert peer.names() == ["invalid"]
     assert peer.session.pending == 0
-    assert peer.session.epoch.observed == NONE
+    assert peer.session.observed == -1
 
 
 def test_client_ignores_members_that_a_type_does_not_have():
@@ -334,11 +333,11 @@ def test_client_ignores_members_that_a_type_does_not_have():
 def test_client_resumes_and_resends_before_anything_new():
     peer = opened()
     for word in ("a", "b", "c"):
-        peer.session.text(word)
+        peer.session.offer("text", word)
     peer.flush()
     peer.turn("thinking", 1)
     peer.cut()
-    peer.session.text("d")  # said while there was no connection
+    peer.session.offer("text", "d")  # said while there was no connection
     hello = peer.open(resumedFrom=1)[0]
     assert hello == {
         "v": 1,
@@ -348,19 +347,19 @@ def test_client_resumes_and_resends_before_anything_new():
         "sessionId": "s-1",
         "resumeFrom": 1,
     }
-    peer.session.text("e")
+    peer.session.offer("text", "e")
     assert [(m["seq"], m["text"]) for m in peer.flush() if m["type"] == "text"] == [
         (2, "b"),
         (3, "c"),
         (4, "d"),
         (5, "e"),
     ]
-    assert peer.session.epoch.observed == 1  # carries over
+    assert peer.session.observed == 1  # carries over
 
 
 def test_client_resumes_again_and_again():
     peer = opened()
-    peer.session.text("a")
+    peer.session.offer("text", "a")
     for _ in range(5):
         peer.cut()
         peer.open(resumedFrom=0)
@@ -398,7 +397,7 @@ def ended(peer):
     assert "resumeFrom" not in hello
     assert peer.hellos[-1] is False
     assert peer.flush() == []  # nothing old is replayed
-    peer.session.text("new")
+    peer.session.offer("text", "new")
     assert [m["seq"] for m in peer.flush()] == [1]
     peer.turn("thinking", 1)
     assert peer.names() == ["ready", "turn.state"]
@@ -408,11 +407,11 @@ def ended(peer):
 def busy():
     # A session in the middle of something: kept messages, a call, an item, a closed epoch.
     peer = opened()
-    peer.session.text("old")
-    peer.session.text("older")
+    peer.session.offer("text", "old")
+    peer.session.offer("text", "older")
     peer.flush()
     peer.turn("thinking", 3)
-    peer.session.epoch.close_observed()
+    peer.session.close(peer.session.observed)
     peer.call("c", 4)
     peer.events()
     return peer
@@ -477,7 +476,7 @@ def test_client_ends_a_resume_that_is_answered_as_something_else():
 
 def test_client_ends_when_a_new_session_claims_to_have_handled_something():
     peer = Peer()
-    peer.session.text("a")
+    peer.session.offer("text", "a")
     peer.open(resumedFrom=1)
     assert ended(peer)["code"] == "RESUME_FAILED"
 
@@ -496,7 +495,7 @@ def test_client_resumes_after_a_reboot():
 
 def test_client_ends_when_the_server_refuses_the_same_message_as_too_large_twice():
     peer = opened()
-    peer.session.text("big")
+    peer.session.offer("text", "big")
     peer.flush()
     peer.cut(1009)
     peer.open(resumedFrom=0)
@@ -513,10 +512,10 @@ def test_client_ends_the_session_when_seq_is_used_up():
     peer = Peer()
     peer.session.restore("s-1", 0, 4_294_967_294)
     peer.open(resumedFrom=4_294_967_294)
-    peer.session.text("last")
+    peer.session.offer("text", "last")
     assert peer.flush()[0]["seq"] == 4_294_967_295
     assert peer.events()[-1]["type"] == "ready"
-    peer.session.text("one more")
+    peer.session.offer("text", "one more")
     assert ended(peer)["code"] == "SEQ_EXHAUSTED"
 
 
@@ -526,7 +525,7 @@ def test_client_ends_the_session_when_seq_is_used_up():
 def test_client_answers_a_call_of_a_closed_epoch_without_running_it():
     peer = opened()
     peer.turn("thinking", 4)
-    assert peer.session.epoch.close_observed() == 4
+    assert peer.session.close(peer.session.observed)
     peer.session.interrupt(4, "user")
     peer.call("late", 4)
     peer.call("later", 3)
@@ -556,7 +555,7 @@ def test_client_closes_by_interrupted_whatever_the_order():
     peer.say("interrupted", epoch=7)  # no further effect
     peer.say("interrupted", epoch=2)
     assert peer.names() == []
-    assert peer.session.epoch.close_observed() == NONE
+    assert not peer.session.close(peer.session.observed)
 
 
 def test_client_plays_the_current_item_of_an_open_epoch_only():
@@ -566,7 +565,7 @@ def test_client_plays_the_current_item_of_an_open_epoch_only():
     assert played(peer.session)
     peer.receive("audio.start", 0, itemId="j", epoch=3)
     assert played(peer.session)
-    peer.session.epoch.close_observed()
+    peer.session.close(peer.session.observed)
     assert not played(peer.session)
     peer.receive("audio.start", 0, itemId="k", epoch=3)
     assert not played(peer.session)
@@ -597,13 +596,13 @@ def test_client_observes_epochs_by_three_types_only():
     peer = opened()
     peer.say("transcript", role="user", text="x", final=True, epoch=50)
     peer.say("tool.call.delta", callId="c", epoch=60, preview=None)
-    assert peer.session.epoch.close_observed() == NONE
+    assert not peer.session.close(peer.session.observed)
     peer.turn("thinking", 1)
-    assert peer.session.epoch.observed == 1
+    assert peer.session.observed == 1
     peer.receive("audio.start", 0, itemId="i", epoch=2)
-    assert peer.session.epoch.observed == 2
+    assert peer.session.observed == 2
     peer.call("c", 3)
-    assert peer.session.epoch.observed == 3
+    assert peer.session.observed == 3
 
 
 def test_client_ignores_malformed_audio():
@@ -611,7 +610,7 @@ def test_client_ignores_malformed_audio():
     peer.receive("audio.start", 0, itemId="i", epoch=2)
     for bad in (b"", b"\2\0\0\0", b"\1\0\0\0\0x"):
         assert not peer.session.receive_audio(bytearray(bad), len(bad))
-    assert peer.session.frames.malformed == 3
+    assert peer.session.invalid == 3
 
 
 # --- limits and the full outbox (decisions 7, 17)
@@ -620,14 +619,14 @@ def test_client_ignores_malformed_audio():
 def test_client_refuses_text_and_context_before_the_slots_of_calls_are_touched():
     peer = opened()
     count = 0
-    while peer.session.text("x"):
+    while peer.session.offer("text", "x"):
         count += 1
     assert count == 32 - 4 - 8
-    assert not peer.session.context(None)
+    assert not peer.session.offer("context", None)
     for i in range(4):
         peer.call(f"c{i}", 1)
-    peer.session.epoch.close_observed()
-    assert peer.session.playback("i", 100)
+    peer.session.close(peer.session.observed)
+    peer.session.playback("i", 100)
     peer.session.interrupt(1, "user")
     for i in range(4):
         peer.session.result(
@@ -637,7 +636,7 @@ def test_client_refuses_text_and_context_before_the_slots_of_calls_are_touched()
     assert sent == ["text"] * 20 + ["playback", "interrupt"] + ["tool.result"] * 4
     assert "stalled" not in peer.names()
     peer.receive("ack", 0, upTo=10)
-    assert peer.session.text("x")
+    assert peer.session.offer("text", "x")
 
 
 def test_client_takes_no_call_without_a_slot_for_its_result():
@@ -647,14 +646,15 @@ def test_client_takes_no_call_without_a_slot_for_its_result():
     assert peer.names() == ["tool.call"] * 32
     peer.call("one too many", 1)
     assert peer.names() == ["stalled"]
-    assert peer.session.inbox.last == 32  # not acknowledged: the resume brings it again
-    assert not peer.session.playback("i", 1)
+    assert peer.session.streams.handled == 32  # not acknowledged: the resume brings it again
+    peer.session.playback("i", 1)  # no slot is left for it
+    assert peer.session.streams.free() == 32
     for i in range(32):
         peer.session.result({"callId": f"c{i}", "epoch": 1, "ok": True, "output": i})
     peer.flush()
     peer.cut()
     peer.open(resumedFrom=32)
-    assert peer.session.outbox.free == 32
+    assert peer.session.streams.free() == 32
     peer.receive("tool.call", 33, callId="one too many", name="n", arguments={}, turnId="t", epoch=1)
     assert peer.names() == ["ready", "tool.call"]
 
@@ -675,8 +675,8 @@ def test_client_answers_a_result_too_large_as_failed():
 def test_client_keeps_to_the_servers_limit():
     peer = Peer(size=4000)
     peer.open(limits={"messageBytes": 1024})
-    raises(ProtocolError, peer.session.text, "x" * 1000)
-    assert peer.session.text("x" * 900)
+    raises(ProtocolError, peer.session.offer, "text", "x" * 1000)
+    assert peer.session.offer("text", "x" * 900)
     peer.call("c", 1)
     peer.session.result({"callId": "c", "epoch": 1, "ok": True, "output": "x" * 1000})
     assert [m["seq"] for m in peer.flush()] == [1, 2]
@@ -698,7 +698,7 @@ def test_client_ignores_limits_it_cannot_use():
         peer = Peer()
         peer.open(limits=limits)
         assert peer.names() == ["ready"]
-        assert peer.session.text("x" * 500)
+        assert peer.session.offer("text", "x" * 500)
 
 
 def test_client_works_past_every_edge_of_seq():
@@ -709,7 +709,7 @@ def test_client_works_past_every_edge_of_seq():
         peer.seq = start
         for _ in range(6):
             peer.say("text", text="x")
-            peer.session.text("y")
+            peer.session.offer("text", "y")
         assert peer.names() == ["ready"] + ["text"] * 6
         assert [m["seq"] for m in peer.flush()] == [start + i for i in range(1, 7)]
         peer.now += 250
@@ -769,7 +769,7 @@ def test_client_loses_and_doubles_nothing_over_random_cuts():
         for _ in range(random(25)):
             peer.now += random(100)
             what = random(5)
-            if what == 0 and peer.session.text(str(said)):
+            if what == 0 and peer.session.offer("text", str(said)):
                 said += 1
             elif what == 1:
                 down.append(server.send(str(told)))
@@ -797,4 +797,4 @@ def test_client_loses_and_doubles_nothing_over_random_cuts():
     assert told > 100
     assert heard == [str(i) for i in range(told)]
     assert server.handled == [str(i) for i in range(said)]
-    assert peer.session.inbox.missing == 0
+    assert peer.session.streams.gaps == 0

@@ -4,8 +4,9 @@ import copy
 import importlib.util
 
 import pytest
-from vrt.protocol import tables
-from vrt_host.protocol import audio, wire
+from vrt import app, conversation, sound
+from vrt.protocol import grammar, session, tables
+from vrt_host.protocol import wire
 from vrt_host.resources import root
 
 PATH = root() / "tools" / "gen_tables.py"
@@ -39,28 +40,43 @@ def test_check_passes_after_writing(elsewhere):
     assert gen_tables.main(["--check"]) == 0
 
 
+def rows():
+    return dict(line.split(" ", 1) for line in tables.SERVER.strip().split("\n"))
+
+
 def test_tables_say_what_the_schemas_say():
-    kinds = ("STRING", "ID", "U32", "BOOL", "ENUM", "FORMAT")
-    string, id_, u32, boolean, enum, format_ = (gen_tables.KINDS.index(kind) for kind in kinds)
+    kinds = ("STRING", "ID", "U32", "BOOL", "ENUM", "FORMAT", "WORDS", "TOKENS")
+    string, id_, u32, boolean, enum, format_, words, tokens = (gen_tables.KINDS.index(k) for k in kinds)
     codes = "INTERRUPTED|REJECTED|INVALID|TIMEOUT|FAILED"
-    assert tables.SERVER["interrupted"] == f"1 {u32}+epoch {string}-reason"
+    made = rows()
+    assert made["interrupted"] == f"1 {u32}+epoch {string}-reason"
     formats = f"{format_}+input=pcm16|pcmu|opus {format_}+output=pcm16|pcmu|opus"
-    assert tables.SERVER["ready"].startswith(f"0 {id_}+sessionId {formats} ")
-    assert tables.SERVER["error"][0] == "2"
-    assert tables.PHASES["settled"] == f" {boolean}+ok {enum}?code={codes}"
-    assert tables.PHASES["cancelled"] == ""
-    assert "limits" not in tables.SERVER["ready"]
-    assert (tables.HEADER_BYTES, tables.INPUT, tables.OUTPUT) == (
-        audio.HEADER_BYTES,
-        audio.INPUT,
-        audio.OUTPUT,
+    assert made["ready"].startswith(f"0 {id_}+sessionId {formats} ")
+    assert made["ready"].endswith(f" {tokens}-capabilities=az.-")
+    assert made["error"].startswith(f"2 {words}+code=AZ_ ")
+    phase, *added = made["tool.stream"].split(" /")
+    assert phase.endswith(
+        f"{enum}+phase=start|arguments-delta|arguments-complete|progress|settled|cancelled|failed"
     )
-    assert tables.MAX_DEPTH == wire.MAX_DEPTH
-    assert tables.CLOSE_RESUME_FAILED == 4404
+    assert added[-2] == f"settled {boolean}+ok {enum}?code={codes}"
+    assert len(added) == 5  # the others add nothing
+    assert "limits" not in made["ready"]
 
 
 def test_tables_know_every_server_message():
-    assert set(tables.SERVER) == {path.stem for path in wire.schema_folder().glob("server/*.json")}
+    assert set(rows()) == {path.stem for path in wire.schema_folder().glob("server/*.json")}
+
+
+def test_numbers_in_the_code_are_those_of_the_schemas():
+    common = gen_tables.load("common.json")["$defs"]
+    closes = {entry["title"]: entry["const"] for entry in common["closeCode"]["oneOf"]}
+    kinds = {entry["title"]: entry["const"] for entry in common["audioKind"]["oneOf"]}
+    assert common["maxDepth"]["const"] == grammar._MAX_DEPTH
+    assert session._HEADER_BYTES == sound._HEADER == common["audioHeaderBytes"]["const"]
+    assert kinds == {"INPUT": session._INPUT, "OUTPUT": session._OUTPUT}
+    assert app._CLOSE_REPLACED == conversation._CLOSE_REPLACED == closes["REPLACED"]
+    assert closes["NORMAL"] == conversation._CLOSE_NORMAL
+    assert common["version"]["const"] == 1  # as wire.py and session.py write it
 
 
 @pytest.mark.parametrize(

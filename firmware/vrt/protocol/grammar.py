@@ -2,8 +2,7 @@
 # control bytes through and runs out of memory on deep nesting (§11), so it only sees what has passed here.
 from micropython import const
 
-from vrt.protocol.tables import MAX_DEPTH
-
+_MAX_DEPTH = const(32)
 # What may come next.
 _VALUE = const(0)
 _VALUE_OR_END = const(1)
@@ -14,17 +13,18 @@ _AFTER = const(5)
 
 
 def is_json(buf, n):  # noqa: PLR0912  (one branch for each thing that may come next)
-    # Whether buf[0:n] is one JSON text (RFC 8259) in UTF-8, at most MAX_DEPTH deep.
+    # Whether buf[0:n] is one JSON text (RFC 8259) in UTF-8, at most 32 levels deep.
     i = depth = objects = 0  # `objects`: a bit for each level, 1 for an object, the innermost lowest
     want = _VALUE
     while 0 <= i < n:
         c = buf[i]
         i += 1
-        if c in b" \n\r\t":
+        bracket = c | 0x20  # { for [, } for ]
+        if c == 0x20 or (c < 0x20 and 0x2600 >> c & 1):  # blank, or tab, LF, CR
             continue
-        if c in b"]}":
+        if bracket == 0x7D:
             if want == _AFTER:
-                fits = depth and c == (0x7D if objects & 1 else 0x5D)
+                fits = depth and (c == 0x7D) == objects & 1
             else:
                 fits = want == (_KEY_OR_END if c == 0x7D else _VALUE_OR_END)
             if not fits:
@@ -43,9 +43,11 @@ def is_json(buf, n):  # noqa: PLR0912  (one branch for each thing that may come 
         elif c == 0x22:
             i = _string_end(buf, i, n)
             want = _COLON if want >= _KEY else _AFTER
-        elif want >= _KEY or (depth == MAX_DEPTH and c in b"[{"):
+        elif want >= _KEY:
             return False
-        elif c in b"[{":
+        elif bracket == 0x7B:
+            if depth == _MAX_DEPTH:
+                return False
             depth += 1
             objects = objects << 1 | (c == 0x7B)
             want = _KEY_OR_END if c == 0x7B else _VALUE_OR_END
@@ -57,16 +59,15 @@ def is_json(buf, n):  # noqa: PLR0912  (one branch for each thing that may come 
 
 def _string_end(buf, i, n):
     # Behind the closing quote of the string whose text begins at i; -1 when it has none or is broken.
-    escaped = False
     digits = more = low = high = (
-        0  # what must follow: hex digits of \u, continuation bytes, the next one from low to high
+        0  # must follow: hex digits of \u, continuation bytes, the next one from low to high
     )
     while i < n:
         c = buf[i]
         i += 1
         if digits:
             digits -= 1
-            if c not in b"0123456789abcdefABCDEF":
+            if not (0x30 <= c <= 0x39 or 0x61 <= c | 0x20 <= 0x66):
                 break
         elif more:
             more -= 1
@@ -74,16 +75,15 @@ def _string_end(buf, i, n):
                 break
             low = 0x80
             high = 0xBF
-        elif escaped:
-            escaped = False
+        elif c == 0x22:
+            return i
+        elif c == 0x5C:
+            c = buf[i] if i < n else 0
+            i += 1
             if c == 0x75:  # u
                 digits = 4
             elif c not in b'"\\/bfnrt':
                 break
-        elif c == 0x22:
-            return i
-        elif c == 0x5C:
-            escaped = True
         elif c < 0x20 or 0x80 <= c < 0xC2 or c > 0xF4:
             break
         elif c >= 0x80:  # RFC 3629: no overlong form, no surrogate, nothing above 10FFFF
@@ -95,58 +95,47 @@ def _string_end(buf, i, n):
 
 def _scalar_end(buf, i, n):
     # Behind the number, `true`, `false` or `null` at i; -1 when there is none.
-    for word in (b"true", b"false", b"null"):
-        if buf[i] == word[0]:
-            end = i + len(word)
-            return end if end <= n and buf[i:end] == word else -1
-    if buf[i] == 0x2D:
-        i += 1
-    if i < n and buf[i] == 0x30:
-        i += 1
+    end = i
+    while end < n and 0x20 < buf[end] < 0x7F and buf[end] != 0x2C and buf[end] | 0x20 != 0x7D:
+        end += 1
+    text = bytes(buf[i:end]).decode()
+    number, e, power = text.lower().partition("e")
+    whole, dot, fraction = number.partition(".")
+    if whole[:1] == "-":
+        whole = whole[1:]
+    if power[:1] in ("+", "-"):
+        power = power[1:]
+    if whole.isdigit() and (whole == "0" or whole[0] != "0"):
+        fits = (fraction.isdigit() or not dot) and (power.isdigit() or not e)
     else:
-        i = _digits_end(buf, i, n)
-    if 0 < i < n and buf[i] == 0x2E:
-        i = _digits_end(buf, i + 1, n)
-    if 0 < i < n and buf[i] in b"eE":
-        i += 1
-        if i < n and buf[i] in b"+-":
-            i += 1
-        i = _digits_end(buf, i, n)
-    return i
-
-
-def _digits_end(buf, i, n):
-    start = i
-    while i < n and 0x30 <= buf[i] <= 0x39:
-        i += 1
-    return i if i > start else -1
+        fits = text in ("true", "false", "null")
+    return end if fits else -1
 
 
 def join_surrogates(buf, n):
     # Writes escaped surrogates (\ud83d\ude00) in the JSON of buf[0:n] as the character they mean, a lone one as U+FFFD;
     # returns the new length. MicroPython would make broken characters of them, which no peer takes in a result.
-    i = buf.find(b"\\", 0, n) if buf.find(b"\\u", 0, n) >= 0 else -1
+    high = joint = -1  # the first half of a pair, and where the second would be
+    i = buf.find(b"\\", 0, n)
     while i >= 0:
-        unit = _unit(buf, i)
-        end = i + (2 if unit < 0 else 6)
-        if 0xD800 <= unit < 0xE000:
-            low = _unit(buf, end) if unit < 0xDC00 else -1
-            char = 0xFFFD
-            if 0xDC00 <= low < 0xE000:
-                char = 0x10000 + ((unit - 0xD800) << 10) + low - 0xDC00
-                end += 6
-            char = chr(char).encode()
-            start = i
-            i += len(char)
-            buf[start:i] = char
-            buf[i : i + n - end] = buf[end:n]
-            n -= end - i
-        else:
-            i = end
-        i = buf.find(b"\\", i, n)
+        end = i + 2
+        if buf[i + 1] == 0x75:  # u
+            end = i + 6
+            unit = int(bytes(buf[i + 2 : end]), 16)
+            if 0xD800 <= unit < 0xE000:
+                char = 0xFFFD
+                if unit < 0xDC00:
+                    high = unit - 0xD7C0  # what the pair stands for, in units of 0x400
+                elif i == joint:
+                    char = (high << 10) + unit - 0xDC00
+                    i -= 3  # over what its first half alone became
+                char = chr(char).encode()
+                joint = i + len(char)
+                buf[i:joint] = char
+                buf[joint : joint + n - end] = buf[end:n]
+                n -= end - joint
+                end = joint
+                if unit >= 0xDC00:
+                    joint = -1
+        i = buf.find(b"\\", end, n)
     return n
-
-
-def _unit(buf, i):
-    # The number in the \uXXXX at i, -1 when something else is there.
-    return int(bytes(buf[i + 2 : i + 6]), 16) if buf[i : i + 2] == b"\\u" else -1

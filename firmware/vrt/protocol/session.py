@@ -15,16 +15,21 @@
 from micropython import const
 
 from vrt.errors import ProtocolError
-from vrt.protocol import wire
-from vrt.protocol.audio import Receiver
-from vrt.protocol.epoch import NONE, Epoch
-from vrt.protocol.lifecycle import OPEN, TABLE, WAITING, Lifecycle
-from vrt.protocol.stream import LAST_SEQ, Incoming, Outgoing
-from vrt.protocol.tables import SERVER
+from vrt.protocol.lifecycle import Lifecycle
+from vrt.protocol.stream import Streams
+from vrt.protocol.wire import WireError, decode, encode
+from vrt.ticks import diff
 
-_GATED = ("turn.state", "audio.start", "tool.call", "tool.call.delta", "tool.stream")
+_NONE = const(-1)  # below every epoch and every seq
+_LAST_SEQ = const(0xFFFFFFFF)  # seq must not wrap: nothing follows it (§4.1)
 _LEAST_BYTES = const(1024)  # a server's limit below this is none that we could keep to
 _SPARE = const(8)  # slots of the outbox that text and context leave to interruptions
+# Audio frames (§8.1): kind, seq, payload.
+_HEADER_BYTES = const(5)
+_INPUT = const(1)
+_OUTPUT = const(2)
+_MASK = const(0x1FFFFFFF)  # of a frame's seq that we look at: a full one would be a big integer on the boards
+_JUMP = const(0x10000)  # more frames than this are not lost, the sender has begun to count anew
 
 
 class Session(Lifecycle):
@@ -34,54 +39,63 @@ class Session(Lifecycle):
         super().__init__(random, ping_ms)
         self.tx = tx
         self.hello = hello
-        self.call_slots = calls
-        self.outbox = Outgoing(tx, slots)
-        self.inbox = Incoming()
-        self.epoch = Epoch()
-        self.id = None
-        self.pending = 0  # calls handed out and not answered; each has a slot of the outbox
-        self.item_epoch = NONE  # of the item that output audio belongs to (§8.3)
-        self.frames = Receiver()
-        self.invalid = 0
+        self.calls = calls
+        self.streams = Streams(len(tx), slots)
+        self.invalid = 0  # messages and frames
+        self.missing = 0  # frames
         self.discarded = 0  # frames of no item, or of a closed epoch
+        self._next = _NONE  # the seq of the next frame
+        self._seq = bytearray(4)  # of our own next frame
         self._too_big = 0  # the seq that a close with 1009 left unsent
         self._events = []
-        self._greeted = False
-        self._stalled = False
-        self._sending = ""
+        self._sending = None
+        self._forget()
+
+    def _forget(self):
+        # Nothing of the old session can be sent again (§5.4), and the epochs of a new one start at 0.
+        self.streams.reset(0, 0)
+        self.id = None
+        self.pending = 0  # calls handed out and not answered; each has a slot of the outbox
+        self.observed = self.closed = (
+            _NONE  # the highest epoch seen, also a closed one; all up to `closed` are closed (§6.1)
+        )
+        self._item_epoch = _NONE  # of the item that output audio belongs to (§8.3)
 
     def opened(self, now):
-        super().opened(now)
-        self._greeted = self._stalled = False
-        self.frames.begin()
+        # The link is open: hello is due.
+        self.move("opened")
+        self._since = self.said = now
+        self._greeted = self._stalled = self.ping = False
+        self._next = _NONE
 
     def lost(self, now, code=1006):
         self.again("lost", now)
-        outbox = self.outbox
-        if code == 1009 and outbox.sent > outbox.acked:  # decisions 7: once more, not for ever
-            if self._too_big == outbox.acked + 1:
+        seq = self.streams.acked + 1
+        if code == 1009 and self.streams.sent >= seq:  # decisions 7: once more, not for ever
+            if self._too_big == seq:
                 self._end("TOO_LARGE", "the server closes on our next message as too large")
-            self._too_big = outbox.acked + 1
-        self.item_epoch = NONE  # a resumed connection starts without an item (§8.3)
+            self._too_big = seq
+        self._item_epoch = _NONE  # a resumed connection starts without an item (§8.3)
 
-    def restore(self, session_id, handled, sent):
+    def restore(self, session_id, handled, last):
         # After a reboot, before the first connection: the session it cut, and the seqs handled and given out by then.
         self.id = session_id
-        self.inbox.reset(handled)
-        self.outbox.restore(sent)
+        self.streams.reset(handled, last)
+        self.streams.restored = True
 
     def _end(self, code, message):
-        # The session is over: forget its streams, so that nothing of it can be sent again (§5.4).
         self.move("ended")
         if self.id is not None:
-            self.backoff.reset()  # the server is there, and has not yet refused a new session
-        self.id = None
-        self.pending = 0
-        self.outbox.reset()
-        self.inbox.reset(0)
-        self.epoch.reset()
-        self.item_epoch = NONE
+            self.failures = 0  # the server is there, and has not yet refused a new session
+        self._forget()
         self._events.append({"type": "ended", "code": code, "message": message})
+
+    def close(self, epoch):
+        # Closes everything up to `epoch`, also epochs not observed yet. False: it was closed before (no effect).
+        fresh = epoch > self.closed
+        if fresh:
+            self.closed = epoch
+        return fresh
 
     # --- received
 
@@ -90,87 +104,41 @@ class Session(Lifecycle):
 
     def receive_text(self, buf, n, now):
         # Each control message; the buffer may be rewritten. Everything else that may follow is in the events.
+        streams, is_open = self.streams, self.state == "open"
         try:
-            message = wire.decode(buf, n)
-        except wire.WireError as error:
+            message = decode(buf, n)
+        except WireError as error:
             self.invalid += 1
-            if error.seq and self.state == OPEN:  # decisions 6: disposed of, so that it is not sent for ever
-                self.inbox.take(error.seq, now)
+            if error.seq and is_open:  # decisions 6: disposed of, so that it is not sent for ever
+                streams.take(error.seq, now)
             self._events.append({"type": "invalid", "code": error.code, "message": str(error)})
             return
-        inp = self._input(message)
-        if inp not in TABLE[self.state]:
-            self._events.append({"type": "unexpected", "got": message["type"]})
-            return
-        if message["seq"] and self.state == OPEN and inp != "ended":
-            if message["type"] == "tool.call" and self.outbox.free <= self.pending:
-                self._stall()  # not handled, not acknowledged: it comes again after the resume (decisions 17)
-                return
-            if not self.inbox.take(message["seq"], now):
-                return
-        if self._apply(inp, message, now):
-            self._events.append(message)
-
-    def _input(self, message):
-        # What a message is in the table of states, before its seq is looked at (decisions 5).
+        # What it is in the table of states, before its seq is looked at (decisions 5).
         kind = message["type"]
+        inp = kind if kind in ("ready", "pong", "error") else "message"
         if kind == "error":
             if message["code"] == "RESUME_FAILED":
-                return "ended"
-            return "refused" if self.state == WAITING and not message["recoverable"] else "error"
-        return kind if kind in ("ready", "pong") else "transient" if SERVER[kind][0] == "0" else "message"
-
-    def receive_audio(self, buf, n):
-        if not self.frames.check(buf, n):
-            return False
-        if self.state != OPEN or self.item_epoch <= self.epoch.closed:  # §6.2, §8.3
-            self.discarded += 1
-            return False
-        return True
-
-    def _apply(self, inp, message, now):
-        # What a message means for the session. Returns whether the application is to hear of it.
-        kind = message["type"]
-        if inp == "ended":
+                inp = "ended"
+            elif self.state == "waiting" and not message["recoverable"]:
+                inp = message["type"] = "refused"
+        if not self.next_state(inp):
+            self._events.append({"type": "unexpected", "got": kind})
+        elif inp == "ended":
             self._end(message["code"], message.get("message", ""))
-            return False
-        if inp == "refused":
-            self.move("refused")
-            message["type"] = "refused"
-        elif kind == "ready":
-            return self._ready(message, now)
-        elif kind == "ack":
-            self.outbox.ack(message["upTo"])
-            return False
-        elif kind == "interrupted":
-            return self.epoch.close(message["epoch"])
-        elif kind in _GATED:
-            return self._gate(kind, message, message["epoch"])
-        return True
-
-    def _gate(self, kind, message, epoch):
-        # What belongs to a turn (§6.1, §6.2).
-        if kind in ("turn.state", "audio.start", "tool.call"):
-            self.epoch.observe(epoch)
-        is_open = epoch > self.epoch.closed
-        if kind == "audio.start":
-            self.item_epoch = epoch if is_open else NONE
-        elif kind == "tool.call":
-            self.pending += 1
-            if not is_open:  # it came late, or again
-                self.result(_failure(message, "INTERRUPTED", "the turn was interrupted"))
-        elif kind == "turn.state":
-            if message["state"] == "listening":
-                self.item_epoch = NONE  # §8.4: the user speaks; what is under way is not played any more
-            return True
-        return is_open
+        elif kind == "tool.call" and streams.free() <= self.pending:
+            self._stall()  # not handled, not acknowledged: it comes again after the resume (decisions 17)
+        elif not (is_open and message["seq"]) or streams.take(message["seq"], now):
+            if inp == "refused":
+                self.move(inp)
+            if self._ready(message, now) if kind == "ready" else self._apply(kind, message):
+                self._events.append(message)
 
     def _ready(self, message, now):
-        handled = message.get("resumedFrom")
+        up_to = message.get("resumedFrom")
         if self.id is None:
-            fits = not handled  # nothing of ours was handled in a session that is new
+            fits = not up_to  # nothing of ours was handled in a session that is new
         else:
-            fits = handled is not None and message["sessionId"] == self.id and self.outbox.resume(handled)
+            fits = up_to is not None and message["sessionId"] == self.id and self.streams.resume(up_to)
         if not fits:
             self._end("RESUME_FAILED", "ready does not fit the session")
             return False
@@ -178,25 +146,64 @@ class Session(Lifecycle):
         self.id = message["sessionId"]
         self._since = now
         limits = message.get("limits")
-        size = limits.get("messageBytes") if isinstance(limits, dict) else None
-        if isinstance(size, int) and size >= _LEAST_BYTES:
-            self.outbox.limit = min(len(self.tx), size)
+        size = limits.get("messageBytes") if type(limits) is dict else None
+        if type(size) is int and size >= _LEAST_BYTES:
+            self.streams.limit = min(len(self.tx), size)
+        return True
+
+    def _apply(self, kind, message):
+        # What any other message means for the session. Returns whether the application is to hear of it.
+        if kind == "ack":
+            self.streams.ack(message["upTo"])
+            return False
+        if kind == "interrupted":
+            return self.close(message["epoch"])
+        observed = kind in ("turn.state", "audio.start", "tool.call")  # §6.1
+        if not observed and not kind.startswith("tool."):
+            return True
+        epoch = message["epoch"]
+        fresh = epoch > self.closed
+        if observed:
+            self.observed = max(self.observed, epoch)
+        if kind == "turn.state":
+            if message["state"] == "listening":
+                self._item_epoch = _NONE  # §8.4: the user speaks; what is under way is not played any more
+            return True
+        if kind == "audio.start":
+            self._item_epoch = epoch if fresh else _NONE
+        elif kind == "tool.call":
+            self.pending += 1
+            if not fresh:  # it came late, or again
+                self.result(_failure(message, "INTERRUPTED", "the turn was interrupted"))
+        return fresh
+
+    def receive_audio(self, buf, n):
+        # What is not output audio is dropped without a word (§8.1).
+        if n < _HEADER_BYTES or buf[0] != _OUTPUT:
+            self.invalid += 1
+            return False
+        seq = (buf[1] & 0x1F) << 24 | buf[2] << 16 | buf[3] << 8 | buf[4]
+        gap = (seq - self._next) & _MASK
+        if self._next >= 0 and gap < _JUMP:
+            self.missing += gap
+        self._next = seq + 1 if seq < _MASK else 0
+        if self.state != "open" or self._item_epoch <= self.closed:  # §6.2, §8.3
+            self.discarded += 1
+            return False
         return True
 
     # --- sent
 
-    # An interruption by the user begins with epoch.close_observed(); its effects here come next, and then what is
-    # sent: playback(), interrupt(), result() (§6.2, decisions 14).
+    # An interruption by the user begins with close(observed); its effects here come next, and then what is sent:
+    # playback(), interrupt(), result() (§6.2, decisions 14).
 
     def interrupt(self, epoch, reason):
         self._queue("interrupt", {"epoch": epoch, "reason": reason})
 
     def playback(self, item, played_ms):
-        # False: no slot is left for it; it is a courtesy.
-        if self.outbox.free <= self.pending + 1:
-            return False
-        self._queue("playback", {"itemId": item, "playedMs": played_ms})
-        return True
+        # Dropped when no slot is left for it; it is a courtesy.
+        if self.streams.free() > self.pending + 1:
+            self._queue("playback", {"itemId": item, "playedMs": played_ms})
 
     def result(self, result):
         # The one result of a call that was handed out; its slot was reserved. A dict: callId, epoch, ok and output, or
@@ -207,83 +214,85 @@ class Session(Lifecycle):
         except ProtocolError as error:  # decisions 7: too large, or not JSON
             self._queue("tool.result", _failure(result, "FAILED", str(error)))
 
-    @property
     def room(self):
         # Whether text and context are taken now.
-        return self.outbox.free > self.call_slots + _SPARE
+        return self.streams.free() > self.calls + _SPARE
 
-    def text(self, text):
-        return self._offer("text", {"text": text})
-
-    def context(self, value):
-        return self._offer("context", {"context": value})
-
-    def _offer(self, kind, message):
-        # False: the outbox has no room. Raises ProtocolError when the message is too large or not JSON.
-        if not self.room:
-            return False
-        self._queue(kind, message)
-        return True
+    def offer(self, kind, value):
+        # A text or a context. False: the outbox has no room. Raises ProtocolError when it is too large or not JSON.
+        room = self.room()
+        if room:
+            self._queue(kind, {kind: value})
+        return room
 
     def _queue(self, kind, message):
-        if self.outbox.last == LAST_SEQ:
+        if self.streams.last == _LAST_SEQ:
             self._end("SEQ_EXHAUSTED", "the session has used every seq")
             return
         message["type"] = kind
-        self.outbox.add(message)
-        if self.outbox.free <= 0:
+        self.streams.add(message)
+        if self.streams.free() <= 0:
             self._stall()
 
     def _stall(self):
-        if self.state == OPEN and not self._stalled:
+        if self.state == "open" and not self._stalled:
             self._stalled = True
             self._events.append({"type": "stalled"})
 
     def data_to_send(self, now):
         # The length of the next frame in tx, 0 for none. Valid until anything else is called but sent().
-        if self.state == WAITING and not self._greeted:
-            return self._greet()
-        if self.state == OPEN:
-            if self.inbox.ack_due(now):
-                return self._prepare("ack", {"upTo": self.inbox.last})
-            n = self.outbox.fill()
-            if n:
-                self._sending = "kept"
-                return n
-        if self._ping_due(now):
-            return self._prepare("ping", {})
-        return 0
+        streams, state = self.streams, self.state
+        message = None
+        if state == "waiting" and not self._greeted:
+            message = self.hello(self.id is not None)
+            message["type"] = "hello"
+            if self.id is not None:
+                message["sessionId"] = self.id
+                message["resumeFrom"] = streams.handled
+        elif state == "open" and streams.ack_due(now):
+            message = {"type": "ack", "upTo": streams.handled}
+        elif state == "open" and streams.next < len(streams.kept):
+            data = streams.kept[streams.next]
+        elif state in ("waiting", "open") and (self.ping or diff(now, self.said) >= self.ping_ms):
+            message = {"type": "ping"}
+        else:
+            return 0
+        self._sending = message and message["type"]
+        if message:
+            message["v"] = 1
+            message["seq"] = 0
+            try:
+                data = encode(message, len(self.tx))
+            except ProtocolError as error:  # our hello, and waiting would not heal it
+                self._events.append({"type": "refused", "code": "TOO_LARGE", "message": str(error)})
+                self.move("refused")
+                return 0
+        n = len(data)
+        self.tx[:n] = data
+        return n
 
     def sent(self, now):
         # The frame that data_to_send() gave is in the link's hands.
         self.said = now
-        if self._sending == "kept":
-            self.outbox.advance()
-        elif self._sending == "ack":
-            self.inbox.owed = 0
-        elif self._sending == "hello":
+        kind = self._sending
+        if not kind:
+            self.streams.advance()
+        elif kind == "ack":
+            self.streams.owed = 0
+        elif kind == "hello":
             self._greeted = True
         else:
             self.ping = False
 
-    def _greet(self):
-        hello = self.hello(self.id is not None)
-        if self.id is not None:
-            hello["sessionId"] = self.id
-            hello["resumeFrom"] = self.inbox.last
-        try:
-            return self._prepare("hello", hello)
-        except ProtocolError as error:  # nothing that waiting would heal
-            self._events.append({"type": "refused", "code": "HELLO_TOO_LARGE", "message": str(error)})
-            self.move("refused")
-            return 0
-
-    def _prepare(self, kind, message):
-        # Encodes a transient message.
-        message["v"] = 1
-        message["seq"] = 0
-        message["type"] = self._sending = kind
-        return wire.encode(message, self.tx)
+    def number(self, frame):
+        # Writes kind and seq into frame[0:5] of our audio; seq wraps after 2**32 frames. Allocates nothing.
+        seq = self._seq
+        frame[0] = _INPUT
+        frame[1:_HEADER_BYTES] = seq
+        for i in range(3, -1, -1):
+            seq[i] = (seq[i] + 1) & 0xFF
+            if seq[i]:
+                return
 
 
 def _failure(call, code, text):

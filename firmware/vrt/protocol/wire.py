@@ -1,11 +1,10 @@
 # One control message to bytes and back (vRT §2.2, §9.1). Never on the audio path: it may allocate.
-import io
 import json
 import sys
 
 from vrt.errors import ProtocolError
 from vrt.protocol.grammar import is_json, join_surrogates
-from vrt.protocol.tables import PHASES, SERVER
+from vrt.protocol.tables import SERVER
 
 # MicroPython's parser reads a view of the receive buffer, CPython's wants bytes.
 _text = memoryview if sys.implementation.name == "micropython" else bytes
@@ -28,40 +27,43 @@ def decode(buf, n):
         message = json.loads(_text(memoryview(buf)[:n]))  # type: ignore[arg-type]  (the stubs know no views)
     except ValueError as error:  # such as a number the runtime cannot hold
         raise WireError("MALFORMED", str(error)) from None
-    if not isinstance(message, dict):
+    if type(message) is not dict:
         raise WireError("MALFORMED", "not an object")
-    version = message.get("v")
-    if isinstance(version, bool) or not isinstance(version, (int, float)) or version != 1:
+    if not _is_u32(message.get("v")) or message["v"] != 1:
         raise WireError("UNSUPPORTED_VERSION", "v is not 1")
-    seq = message.get("seq", -1)
+    seq = message.get("seq")
     known = _is_u32(seq)
     place = int(seq) if known else 0
-    kind = message.get("type", "")
-    entry = SERVER.get(kind) if isinstance(kind, str) else None
-    if entry is None:
+    kind = message.get("type")
+    start = SERVER.find(f"\n{kind} ")
+    row = SERVER[start + 1 : SERVER.find("\n", start + 1)].split(" ")
+    if start < 0 or row[0] != kind:  # a type that holds blanks may be found, and is none
         raise WireError("UNKNOWN_TYPE", "unknown type", place)
-    seq_class = entry[0]
+    seq_class = row[1]
     if seq_class == "0":
         place = 0  # transient: whatever its seq says, it has no place in the stream
     # §4.1: a transient message has seq 0, a sequenced one another; a sessionless one may have both
-    if not known or (seq_class == "0" and seq) or (seq_class == "1" and not seq):
-        raise WireError("INVALID_FIELD", kind + ": seq", place)
-    message["seq"] = int(seq)
-    bad = _bad_field(message, entry)
-    if not bad and kind == "tool.stream":
-        bad = _bad_field(message, PHASES[message["phase"]])
+    bad = "seq"
+    if known and (seq_class == "2" or (seq > 0) == (seq_class == "1")):
+        message["seq"] = int(seq)
+        bad = _bad_field(message, row)
     if bad:
-        raise WireError("INVALID_FIELD", kind + ": " + bad, place)
+        raise WireError("INVALID_FIELD", f"{kind}: {bad}", place)
     return message
 
 
 def _bad_field(message, row):
     # The first member that breaks its row of the tables, or None.
-    for field in row.split(" ")[1:]:
+    wanted = True
+    for field in row[2:]:
         name, _, allowed = field[2:].partition("=")
         need = field[1]
-        if name not in message:
-            if need == "+" or (need == "?" and not message.get("ok")):
+        if field[0] == "/":  # what follows belongs to one phase; `phase` itself was checked before
+            wanted = message["phase"] == field[1:]
+        elif not wanted:
+            continue
+        elif name not in message:
+            if need == "+" or (need == "?" and not message["ok"]):
                 return name
         elif not _fits(field[0], message[name], allowed):
             return name
@@ -70,80 +72,58 @@ def _bad_field(message, row):
     return None
 
 
-def _fits(kind, value, allowed):  # noqa: PLR0911  (an answer for each kind)
+def _fits(kind, value, allowed):  # noqa: C901, PLR0911, PLR0912  (an answer for each kind)
     # Whether a member is of its kind, as tables.py numbers them.
     if kind == "3":
         return _is_u32(value)
     if kind == "4":
-        return isinstance(value, bool)
+        return type(value) is bool
     if kind == "6":
-        if not isinstance(value, dict) or value.get("encoding") not in allowed.split("|"):
+        if type(value) is not dict or value.get("encoding") not in allowed.split("|"):
             return False
-        rate = value.get("sampleRate", 1)
-        return _is_whole(rate) and rate > 0
-    if kind == "7":
-        for token in value if isinstance(value, list) else (None,):
-            if not isinstance(token, str) or len(token) > 64 or not _is_words(token, "az", ".-"):
+        value = value.get("sampleRate", 1)
+        return type(value) in (int, float) and value > 0 and value % 1 == 0
+    if kind == "8":
+        for token in value if type(value) is list else (None,):
+            if not _fits("7", token, allowed) or len(token) > 64:
                 return False
         return True
-    if not isinstance(value, str):
+    if type(value) is not str:
         return kind == "0"
     if kind == "2":
         return 0 < len(value) <= 256
     if kind == "5":
         return value in allowed.split("|")
-    return kind != "8" or _is_words(value, "AZ", "_")
-
-
-def _is_whole(value):
-    # 1.0 counts, true does not.
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and value % 1 == 0
+    if kind != "7":
+        return True
+    between = True  # or at the start: a joint may not come next
+    for char in value:
+        if char in allowed[2:]:
+            if between:
+                return False
+            between = True
+        elif allowed[0] <= char <= allowed[1] or "0" <= char <= "9":
+            between = False
+        else:
+            return False
+    return not between
 
 
 def _is_u32(value):
-    return _is_whole(value) and 0 <= value <= 0xFFFFFFFF
+    # 1.0 counts, true does not.
+    return type(value) in (int, float) and 0 <= value <= 0xFFFFFFFF and value % 1 == 0
 
 
-def _is_words(value, letters, joints):
-    # Runs of letters, from one to another, and digits, joined by single joints.
-    fresh = True
-    for char in value:
-        if char not in joints:
-            if not (letters[0] <= char <= letters[1] or "0" <= char <= "9"):
-                return False
-            fresh = False
-        elif fresh:
-            return False
-        else:
-            fresh = True
-    return not fresh
-
-
-class _Writer(io.IOBase):
-    # What json.dump writes into: a buffer of fixed size. MicroPython hands over bytes, CPython text.
-    def __init__(self, buf):
-        self.buf = buf
-        self.n = 0
-
-    def write(self, data):
-        if isinstance(data, str):
-            data = data.encode()
-        end = self.n + len(data)
-        if end > len(self.buf):
-            raise ProtocolError(f"message too large: more than {len(self.buf)} bytes")
-        self.buf[self.n : end] = data
-        self.n = end
-        return len(data)
-
-
-def encode(message, buf):
-    # Writes the message into buf, which keeps its size, and returns its length in bytes.
-    # Raises ProtocolError when it does not fit or holds what JSON has no word for, such as nan or an object.
-    writer = _Writer(buf)
+def encode(message, limit):
+    # The message as bytes. Raises ProtocolError when they are more than `limit`, or when it holds what JSON has no word for,
+    # such as nan or an object.
     try:
-        json.dump(message, writer, separators=(",", ":"))  # type: ignore[call-overload]  (nor this stream)
+        data = json.dumps(message, separators=(",", ":")).encode()
     except (TypeError, ValueError, RuntimeError) as error:  # CPython; RuntimeError: nested without end
         raise ProtocolError("not JSON: " + str(error)) from None
-    if not is_json(buf, writer.n):
+    n = len(data)
+    if n > limit:
+        raise ProtocolError(f"message too large: {n} bytes of {limit}")
+    if not is_json(data, n):
         raise ProtocolError("not JSON")
-    return writer.n
+    return data
