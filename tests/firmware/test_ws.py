@@ -231,6 +231,20 @@ def test_link_gives_up_connecting():
         assert ended(link, (0x3FFFFFFF - 100 + 15000) & 0x3FFFFFFF) == (1006, "timeout")
 
 
+def test_link_that_fails_before_it_is_open_tells_poll_alone():
+    sock = FakeSocket()
+    takes = [10]
+    sock.take = lambda: takes.pop() if takes else None
+    link, _ = link_on(sock)
+    link.open(0)
+    assert link.poll(1) == NONE
+    assert len(sock.wrote) == 10
+    sock.take = lambda: OSError(errno.ECONNRESET, "")
+    assert not link.send_text(b"early", 5)
+    assert not link.send_audio(b"early", 5)
+    assert ended(link, 2) == (1006, "reset")
+
+
 def test_link_reports_a_refused_upgrade():
     sock = FakeSocket()
     link, _ = link_on(sock)

@@ -140,6 +140,8 @@ class WebSocketLink:
     def send_audio(self, buf, n, opcode=2):
         # buf[0:n] as one message; False: not now. Raises ProtocolError when it is larger than tx_bytes.
         ws = self._ws
+        if self._limit:  # it is connecting or closing
+            return False
         if ws.out_n:
             self._flush()
         n = ws.frame(opcode, buf, n)
@@ -156,7 +158,7 @@ class WebSocketLink:
         # The next n bytes that go out; returns how many the socket took, or None. On an error, all of them:
         # the peer is gone, but what it said before, and why it closed, may still be read.
         try:
-            return self.sock.write(self._ws.out, self._ws.out_at, n)
+            return self.sock.write(self._ws.out, self._ws.out_at, n)  # pyright: ignore[reportCallIssue]
         except _ERRORS:
             if not self._ws.cannot_send():
                 raise  # while it connects, poll tells the reason
@@ -215,7 +217,12 @@ class WebSocketLink:
         self._poller = None
         if self._tls:
             # The handshake goes on whenever something is read or written.
-            self.sock = self._tls.wrap_socket(sock, server_hostname=self._host, do_handshake_on_connect=False)
+            sock = self._tls.wrap_socket(
+                sock,  # pyright: ignore[reportArgumentType]
+                server_hostname=self._host,
+                do_handshake_on_connect=False,
+            )
+            self.sock = sock
         self._ws.start(self._header, self.path, os.urandom(20))
         self._stage = _RUNNING
         self._flush()
@@ -284,12 +291,10 @@ class WebSocketLink:
     def _word(self, error):
         if isinstance(error, MemoryError):
             return "memory"
-        if isinstance(error, ValueError) or error.errno == _UNTRUSTED:  # newer MicroPython says what is wrong
+        if isinstance(error, ValueError) or error.errno == _UNTRUSTED:  # mbedTLS refuses the certificate
             if time.gmtime()[0] < 2025:
                 return "tls: the clock is not set"
-            return "tls: " + (
-                str(error).strip() if isinstance(error, ValueError) else "certificate not trusted"
-            )
+            return "tls: " + (str(error).strip() if isinstance(error, ValueError) else "not trusted")
         number = error.errno
         # mbedTLS numbers its errors below those of the system.
         return _WORDS.get(number) or ("tls" if self._tls and number and number < -255 else f"error {number}")
