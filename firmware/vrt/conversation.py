@@ -193,9 +193,9 @@ class Conversation:
             else:
                 self.quiet = True
         elif kind == "audio.start":
-            item, epoch = event["itemId"], event["epoch"]
-            log.event("audio_start", item=item, epoch=epoch)
-            if self.sound.speaker and not self.sound.speaker.begin(item, epoch):
+            item = event["itemId"]
+            log.event("audio_start", item=item, epoch=event["epoch"])
+            if self.sound.speaker and not self.sound.speaker.begin(item):
                 log.fault("ITEMS", "too many audio items wait; this one is not played")
         elif kind == "transcript":
             log.event(kind, role=event["role"], text=event["text"], final=event["final"])

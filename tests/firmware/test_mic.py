@@ -398,6 +398,7 @@ def _interrupted(at):
             if mic.poll(step * 20) is not None:
                 frames.append(bytes(mic.frame[5:]))
                 mic.sent()
+            assert mic.filled or not any(mic._full), at
     finally:
         sys.settrace(None)
     for step in range(6, 10):

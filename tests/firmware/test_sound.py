@@ -57,7 +57,7 @@ def test_a_format_that_cannot_be_made_silences_its_direction_only():
 def test_the_ring_holds_what_was_announced_and_200_ms():
     made = sound(buffer_ms=600)
     frame = bytearray(b"\2\0\0\0\0" + b"\x10" * 160)
-    made.speaker.begin("i", 1)
+    made.speaker.begin("i")
     for _ in range(41):
         made.play(frame, 165, 0)
     assert made.figures()["received"] == 41

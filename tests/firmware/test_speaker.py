@@ -49,7 +49,7 @@ def heard(fake):
 def test_speaker_plays_every_sample_once_and_in_order():
     fake = FakeSpeaker()
     speaker = make(fake)
-    speaker.begin("a", 1)
+    speaker.begin("a")
     for start in range(0, 24000, 480):
         give(speaker, sound(start, 480))
         play(speaker, fake, 20)
@@ -64,7 +64,7 @@ def test_speaker_done_when_the_last_sample_has_left_and_not_before():
     for n in (2400, 2401, 3000):  # the sound fills its last chunk, or not
         fake = FakeSpeaker()
         speaker = make(fake)
-        speaker.begin("a", 1)
+        speaker.begin("a")
         give(speaker, sound(0, n))
         done = 0
         while not done:
@@ -85,7 +85,7 @@ def test_speaker_rests_when_it_has_nothing_to_play():
     speaker = make(fake)
     play(speaker, fake, 100)
     assert not fake.transfers
-    speaker.begin("a", 1)
+    speaker.begin("a")
     play(speaker, fake, 100)
     assert not fake.transfers
     assert not speaker.playing
@@ -97,7 +97,7 @@ def test_speaker_rests_when_it_has_nothing_to_play():
 def test_speaker_waits_for_the_prefill():
     fake = FakeSpeaker()
     speaker = make(fake, prefill_ms=60)
-    speaker.begin("a", 1)
+    speaker.begin("a")
     give(speaker, sound(0, 960))
     play(speaker, fake, 30)
     assert not heard(fake)
@@ -111,7 +111,7 @@ def test_speaker_waits_for_the_prefill():
 def test_speaker_plays_what_is_shorter_than_the_prefill():
     fake = FakeSpeaker()
     speaker = make(fake, prefill_ms=60)
-    speaker.begin("a", 1)
+    speaker.begin("a")
     give(speaker, sound(0, 100))
     assert play(speaker, fake, 300) == 1
     assert heard(fake) == list(sound(0, 100))
@@ -120,7 +120,7 @@ def test_speaker_plays_what_is_shorter_than_the_prefill():
 def test_speaker_plays_silence_when_it_runs_dry_and_counts_when_the_item_goes_on():
     fake = FakeSpeaker()
     speaker = make(fake)
-    speaker.begin("a", 1)
+    speaker.begin("a")
     give(speaker, sound(0, 2400))
     assert play(speaker, fake, 400) == 1
     assert speaker.underruns == 0
@@ -128,7 +128,7 @@ def test_speaker_plays_silence_when_it_runs_dry_and_counts_when_the_item_goes_on
     assert play(speaker, fake, 400) == 1
     assert speaker.underruns == 1
     assert heard(fake) == list(sound(0, 4800))
-    speaker.begin("b", 1)
+    speaker.begin("b")
     give(speaker, sound(4800, 2400))
     play(speaker, fake, 400)
     assert speaker.underruns == 1  # another item is no gap in this one
@@ -137,7 +137,7 @@ def test_speaker_plays_silence_when_it_runs_dry_and_counts_when_the_item_goes_on
 def test_speaker_bridges_late_frames_with_what_the_dma_holds():
     fake = FakeSpeaker()
     speaker = make(fake)
-    speaker.begin("a", 1)
+    speaker.begin("a")
     give(speaker, sound(0, 1920))  # 80 ms ahead, and then down to 10
     start = 1920
     for gap in (20, 70, 0, 0, 20, 60, 0, 20, 20, 40, 0, 0):
@@ -154,7 +154,7 @@ def test_speaker_flush_is_silent_within_a_chunk_and_the_dma():
     for extra in range(0, 480, 96):
         fake = FakeSpeaker()
         speaker = make(fake)
-        speaker.begin("a", 1)
+        speaker.begin("a")
         for start in range(0, 9600, 480):
             give(speaker, sound(start, 480))
         play(speaker, fake, 150)
@@ -177,7 +177,7 @@ def test_speaker_flush_reports_each_item_that_was_cut():
     speaker = make(fake, ring_ms=1000)
     start = 0
     for name, frames in (("a", 4), ("b", 8), ("c", 6), ("d", 0)):
-        assert speaker.begin(name, 1)
+        assert speaker.begin(name)
         for _ in range(frames):
             give(speaker, sound(start, 480))
             start += 480
@@ -191,7 +191,7 @@ def test_speaker_flush_reports_each_item_that_was_cut():
 def test_speaker_flush_reports_the_newest_item_while_more_of_it_may_come():
     fake = FakeSpeaker()
     speaker = make(fake)
-    speaker.begin("a", 1)
+    speaker.begin("a")
     give(speaker, sound(0, 1200))
     play(speaker, fake, 60)
     assert speaker.playing  # all is handed over, the last of it still in the DMA
@@ -203,7 +203,7 @@ def test_speaker_flush_reports_the_newest_item_while_more_of_it_may_come():
 def test_speaker_flush_after_playback_is_done_reports_nothing():
     fake = FakeSpeaker()
     speaker = make(fake)
-    speaker.begin("a", 1)
+    speaker.begin("a")
     give(speaker, sound(0, 1200))
     assert play(speaker, fake, 400) == 1
     assert speaker.flush() == []
@@ -212,7 +212,7 @@ def test_speaker_flush_after_playback_is_done_reports_nothing():
 def test_speaker_flush_before_the_sound_begins_reports_that_nothing_was_heard():
     fake = FakeSpeaker()
     speaker = make(fake)
-    speaker.begin("a", 1)
+    speaker.begin("a")
     give(speaker, sound(0, 240))
     assert speaker.flush() == [("a", 0)]
     assert play(speaker, fake, 200) == 0
@@ -223,7 +223,7 @@ def test_speaker_flush_before_the_sound_begins_reports_that_nothing_was_heard():
 def test_speaker_after_a_flush_takes_nothing_until_the_next_item():
     fake = FakeSpeaker()
     speaker = make(fake)
-    speaker.begin("a", 1)
+    speaker.begin("a")
     give(speaker, sound(0, 4800))
     play(speaker, fake, 50)
     speaker.flush()
@@ -231,8 +231,7 @@ def test_speaker_after_a_flush_takes_nothing_until_the_next_item():
     assert speaker.dropped == 1
     play(speaker, fake, 200)
     before = len(heard(fake))
-    speaker.begin("b", 2)
-    assert speaker.epoch == 2
+    speaker.begin("b")
     assert give(speaker, sound(20000, 2400)) == 4800
     play(speaker, fake, 400)
     assert heard(fake)[before:] == list(sound(20000, 2400))
@@ -241,12 +240,12 @@ def test_speaker_after_a_flush_takes_nothing_until_the_next_item():
 def test_speaker_flush_in_the_tail_of_another_flush_stays_silent():
     fake = FakeSpeaker()
     speaker = make(fake)
-    speaker.begin("a", 1)
+    speaker.begin("a")
     give(speaker, sound(0, 9600))
     play(speaker, fake, 100)
     speaker.flush()
     play(speaker, fake, 20)
-    speaker.begin("b", 2)
+    speaker.begin("b")
     give(speaker, sound(20000, 9600))
     assert speaker.flush() == [("b", 0)]
     assert play(speaker, fake, 300) == 1
@@ -256,7 +255,7 @@ def test_speaker_flush_in_the_tail_of_another_flush_stays_silent():
 def test_speaker_drops_the_newest_when_the_ring_is_full():
     fake = FakeSpeaker()
     speaker = make(fake, ring_ms=40)
-    speaker.begin("a", 1)
+    speaker.begin("a")
     assert give(speaker, sound(0, 480)) == 960
     assert give(speaker, sound(480, 720)) == 960
     assert give(speaker, sound(5000, 480)) == 0
@@ -268,7 +267,7 @@ def test_speaker_drops_the_newest_when_the_ring_is_full():
 def test_speaker_takes_whole_samples_only():
     fake = FakeSpeaker()
     speaker = make(fake)
-    speaker.begin("a", 1)
+    speaker.begin("a")
     data = bytes(sound(0, 480))
     assert speaker.write(data + b"\x55", 0, 961) == 960
     assert speaker.write(b"\x55", 0, 1) == 0
@@ -282,19 +281,19 @@ def test_speaker_refuses_more_items_than_it_can_tell_apart():
     fake = FakeSpeaker()
     speaker = make(fake)
     for i in range(8):
-        assert speaker.begin(str(i), 1)
+        assert speaker.begin(str(i))
         give(speaker, sound(0, 240))
-    assert not speaker.begin("9", 1)
+    assert not speaker.begin("9")
     assert give(speaker, sound(0, 240)) == 0
     play(speaker, fake, 60)
-    assert speaker.begin("10", 1)
+    assert speaker.begin("10")
     assert [item for item, _ in speaker.flush()][-1] == "10"
 
 
 def test_speaker_converts_mulaw_to_the_rate_of_the_dac():
     fake = FakeSpeaker()
     speaker = make(fake, "pcmu", 8000)
-    speaker.begin("a", 1)
+    speaker.begin("a")
     square = array("h", ([8000] * 40 + [-8000] * 40) * 10)
     codes = bytearray(800)
     dsp.encode_ulaw(square, 800, codes, 0)
@@ -310,7 +309,7 @@ def test_speaker_converts_mulaw_to_the_rate_of_the_dac():
 def test_speaker_mulaw_flush_reports_what_left():
     fake = FakeSpeaker()
     speaker = make(fake, "pcmu", 8000)
-    speaker.begin("a", 1)
+    speaker.begin("a")
     speaker.write(bytes(4000), 0, 4000)  # code 0: the loudest negative sample
     play(speaker, fake, 200)
     ((item, ms),) = speaker.flush()
@@ -323,12 +322,12 @@ def test_speaker_mulaw_flush_reports_what_left():
 def test_speaker_flush_leaves_nothing_of_the_old_sound_in_the_filter():
     fake = FakeSpeaker()
     speaker = make(fake, "pcmu", 8000)
-    speaker.begin("a", 1)
+    speaker.begin("a")
     speaker.write(bytes(4000), 0, 4000)
     play(speaker, fake, 100)
     speaker.flush()
     at = len(fake.out)
-    speaker.begin("b", 2)
+    speaker.begin("b")
     speaker.write(b"\xff" * 4000, 0, 4000)
     play(speaker, fake, 700)
     after = fake.out[at + (DMA_MS + 10) * 24 :]
@@ -345,7 +344,7 @@ def test_speaker_reopens_an_i2s_that_is_stuck():
 
     fake = FakeSpeaker()
     speaker = make(fake, reopen=reopen)
-    speaker.begin("a", 1)
+    speaker.begin("a")
     give(speaker, sound(0, 9600))
     play(speaker, fake, 50)
     fake.stuck = True
@@ -372,7 +371,7 @@ def test_speaker_reopens_an_i2s_that_is_stuck():
 def test_speaker_without_a_way_to_reopen_counts_only():
     fake = FakeSpeaker()
     speaker = make(fake)
-    speaker.begin("a", 1)
+    speaker.begin("a")
     give(speaker, sound(0, 9600))
     fake.stuck = True
     for now in range(0, 1300, 10):
@@ -431,7 +430,7 @@ def test_speaker_allocates_nothing_for_a_frame():
         i2s = _Told()
         speaker = make(i2s, encoding, rate)
         frame = bytearray([i & 255 for i in range(5 + n)])
-        speaker.begin("a", 1)
+        speaker.begin("a")
         now = 0
         micropython.heap_lock()
         for _ in range(60):
@@ -483,7 +482,7 @@ def _interrupted(at, flush, times):
 
     sys.settrace(trace)
     try:
-        speaker.begin("a", 1)
+        speaker.begin("a")
         cut = []
         for step in range(4):
             if step < 3:
@@ -527,13 +526,13 @@ def test_speaker_survives_random_use():
         number = 0
         start = 0
         given = []
-        for step in range(60):
+        for _ in range(60):
             what = random.randrange(12)
             if what == 0:
                 speaker.flush()
                 given.append(None)
             elif what < 3:
-                speaker.begin(str(number), step)
+                speaker.begin(str(number))
                 number += 1
             elif what < 9:
                 n = random.randrange(700)

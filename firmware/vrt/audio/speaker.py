@@ -70,7 +70,6 @@ class Speaker:
         self._progress = 0  # when that was seen
 
         self.playing = False  # from the first sample until the last one has left
-        self.epoch = 0  # of the newest item
         self._hungry = True  # the ring is to fill up before the next sample of sound
         self._since = None  # when it began to
         self._starved = False  # the ring ran dry, and the item may go on
@@ -83,7 +82,7 @@ class Speaker:
         self._callback = self._on_taken
         self._attach(i2s)
 
-    def begin(self, item_id, epoch):
+    def begin(self, item_id):
         # The frames to come belong to this item. False: too many items wait, and its audio will be dropped.
         if not self.playing and not self._ring.readable():
             self._items.clear()
@@ -94,7 +93,6 @@ class Speaker:
         if self._open:
             self._items.append((item_id, self._received))
         self._starved = False
-        self.epoch = epoch
         return self._open
 
     def write(self, buf, off, n):
