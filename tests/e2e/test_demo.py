@@ -156,8 +156,7 @@ def test_demo_is_silent_at_once_when_it_is_interrupted(demo):
     assert 0 <= noticed["t"] - stop["speech_start"] < 1
     depth = one(demo, 0, "hardware", "i2s", mode="tx", rate=24_000)["depth_ms"] / 1000
     assert depth <= 0.064
-    before = loud(demo, 1, noticed["t"] - 1, noticed["t"])
-    assert len(before) > demo.rate // 4
+    assert len(loud(demo, 1, noticed["t"] - 0.3, noticed["t"])), "nothing was to be interrupted"
     starts = [event["t"] for event in pick(demo, 3, "device", "audio_start") if event["t"] > noticed["t"]]
     after = loud(demo, 1, noticed["t"], min([*starts, noticed["t"] + 1.5]))
     late = (
@@ -171,9 +170,11 @@ def test_demo_tells_the_host_what_was_heard(demo):
     playback = one(demo, 3, "host", "message.in", type="playback")["message"]
     item = one(demo, 3, "device", "audio_start", item=playback["itemId"])
     heard = loud(demo, 1, item["t"], noticed["t"] + 0.2)
-    assert (
-        abs(playback["playedMs"] / 1000 - (heard[-1] - heard[0])) < 0.3
-    )  # a voice begins and ends with some silence
+    span, pauses = heard[-1] - heard[0], np.diff(heard)
+    starved = pauses[
+        pauses > 0.2
+    ].sum()  # of a busy machine: not counted as played, as pauses of the voice are
+    assert span - starved - 0.2 < playback["playedMs"] / 1000 < span + 0.2
 
 
 def test_demo_never_runs_the_call_that_was_queued(demo):
@@ -202,9 +203,12 @@ def test_demo_runs_a_call_once_over_a_cut_connection(demo):
     assert start["t"] < cut["t"] < ready["t"] < result["t"] <= settled["t"] + 0.05
     assert (result["ok"], settled["ok"]) == (True, True)
     assert ready["session"] == one(demo, 0, "device", "ready", resumed=False)["session"]
-    answer = pick(demo, 4, "device", "transcript", role="agent")[-1]
-    assert answer["t"] > result["t"]
-    assert "front door is unlocked" in answer["text"]
+    told = [
+        event["text"]
+        for event in pick(demo, 4, "device", "transcript", role="agent")
+        if event["t"] > result["t"]
+    ]
+    assert "front door is unlocked" in " ".join(told)
 
 
 def test_demo_prints_its_figures(demo):

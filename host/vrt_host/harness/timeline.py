@@ -282,7 +282,7 @@ class _Block:
         shown = [band for band in words if self.scene.start <= band.start < self.scene.end]
         for band, after in zip(shown, [*shown, None][1:], strict=True):
             start = max(band.start, self.scene.start)
-            room = max(self.scene.end + 1, start + 2) if after is None else after.start
+            room = min(axes.get_xlim()[1], self.scene.end + 1) if after is None else after.start
             _fit(axes, (start, room), y + 14, band.text, colour, lines=2, size=9.5, style="italic")
         return y + _VOICE
 
