@@ -16,7 +16,6 @@ FUEL = 30_000_000_000  # a test that hangs ends when it is burnt
 
 PURE = (
     "test_arguments",
-    "test_backoff",
     "test_call",
     "test_config",
     "test_confirm",
