@@ -23,6 +23,12 @@ def rule(*do, **members):
 
 
 CALL = {"call": {"tool": "lock"}}
+NESTED = (
+    '{"rules":[{"on":{"start":true},"do":[{"call":{"tool":"t"}},'
+    + '{"branch":{"ok":[' * 200
+    + "]}}" * 200
+    + "]}]}"
+)
 
 
 def test_example_of_the_documentation_is_a_script(tmp_path):
@@ -89,6 +95,7 @@ def test_branch_may_wait_for_a_call_before_it(tmp_path):
         ('{"rules": [', "line 1 column 12", "not JSON"),
         ('{"rules": [], "rules": []}', "", "'rules' is given twice"),
         ("[" * 100_000, "", "too deeply"),
+        (NESTED, "", "too deeply"),
         ("[]", "", "must be an object with 'rules'"),
         ({}, "", "has no 'rules'"),
         ({"rules": [], "rule": []}, "", "unknown member 'rule'; known are 'rules'"),
@@ -104,6 +111,9 @@ def test_branch_may_wait_for_a_call_before_it(tmp_path):
             "rules[0].on.text.matches",
             "regular expression",
         ),
+        (rule(on={"text": {"matches": "a{99999999999}"}}), "rules[0].on.text.matches", "regular expression"),
+        (rule(on={"text": {"matches": "(" * 9999}}), "rules[0].on.text.matches", "regular expression"),
+        (rule({"say": {"text": "x", "wav": "a\0\nb"}}), "rules[0].do[0].say.wav", "cannot read"),
         ({"rules": [{"on": {"audio": "some"}, "do": []}]}, "rules[0].on.audio", "must be an object"),
         (
             {"rules": [{"on": {"audio": {"voicedMs": 0}}, "do": []}]},
@@ -186,8 +196,10 @@ def test_recording_that_cannot_be_used_is_told(tmp_path, rate, width):
         load(write(tmp_path, rule({"say": {"text": "x", "wav": "a.wav"}})))
 
 
-@pytest.mark.parametrize("content", [b"", b"RIFF", b"not a wave file at all, but longer"])
+@pytest.mark.parametrize(
+    "content", [b"", b"RIFF", b"RIFF\x24\0\0\0WAVEfmt \x10\0\0\0\1\0", b"not a wave file at all, but longer"]
+)
 def test_recording_that_is_none_is_told(tmp_path, content):
     (tmp_path / "a.wav").write_bytes(content)
-    with pytest.raises(UsageError, match="cannot read"):
+    with pytest.raises(UsageError, match=r"cannot read .*: \w"):
         load(write(tmp_path, rule({"say": {"text": "x", "wav": "a.wav"}})))

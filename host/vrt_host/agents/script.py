@@ -198,6 +198,8 @@ def load(path: Path) -> Script:
     except _BadScript as error:
         where = f" {error.where}" if error.where else ""
         raise UsageError(f"{path}:{where} {error.problem}; docs/scripted.md describes the format") from None
+    except RecursionError:
+        raise UsageError(f"{path}: is nested too deeply; docs/scripted.md describes the format") from None
 
 
 class _BadScript(Exception):
@@ -228,8 +230,6 @@ def _parse(data: bytes) -> Json:
         raise _BadScript("", f"line {error.lineno} column {error.colno}: not JSON: {error.msg}") from None
     except UnicodeDecodeError as error:
         raise _BadScript("", f"byte {error.start}: not UTF-8; save the file as UTF-8") from None
-    except RecursionError:
-        raise _BadScript("", "is nested too deeply") from None
 
 
 class _Reader:
@@ -278,7 +278,7 @@ class _Reader:
         text = self._string(inner, f"{where}.{kind}")
         try:
             return re.compile(re.escape(text) if kind == "contains" else text)
-        except re.error as error:
+        except (re.error, OverflowError, RecursionError) as error:
             raise _BadScript(f"{where}.{kind}", f"is not a regular expression: {error}") from None
 
     def _audio(self, value: Json, where: str) -> OnAudio:
@@ -348,9 +348,10 @@ class _Reader:
             with wave.open(str(path), "rb") as file:
                 channels, width, rate = file.getnchannels(), file.getsampwidth(), file.getframerate()
                 raw = file.readframes(rate * MAX_SOUND_MS // 1000)
-        except (OSError, EOFError, wave.Error) as error:
-            reason = error.strerror if isinstance(error, OSError) else error
-            raise _BadScript(where, f"cannot read {path}: {reason or 'it ends too early'}") from None
+        except (OSError, EOFError, ValueError, wave.Error) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            shown = str(path)[:200].encode("unicode_escape").decode()
+            raise _BadScript(where, f"cannot read {shown}: {reason or 'it ends too early'}") from None
         if width != 2 or not 8_000 <= rate <= 48_000:
             raise _BadScript(where, f"{path} must have 16-bit samples at 8,000 to 48,000 Hz")
         frames = np.frombuffer(raw[: len(raw) // (2 * channels) * 2 * channels], "<i2").reshape(-1, channels)
