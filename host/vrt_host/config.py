@@ -119,9 +119,14 @@ def load_tls(cert: Path, key: Path) -> ssl.SSLContext:
 
 
 def _check_origin(origin: str) -> None:
-    parts = urlsplit(origin)
+    try:
+        parts = urlsplit(origin)
+        wrong = parts.port == 0
+    except ValueError:  # brackets that do not match, or no port
+        wrong = True
     if (
-        parts.scheme not in ("http", "https")
+        wrong
+        or parts.scheme not in ("http", "https")
         or not parts.netloc
         or parts.path
         or parts.query

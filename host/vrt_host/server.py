@@ -131,6 +131,8 @@ class Host:
             )
         except OSError as error:
             raise UsageError(_why_not(config, error)) from None
+        except UnicodeError:  # a label of the name is empty or too long
+            raise UsageError(f"{config.host[:80]} is not an address or a name; give --host another") from None
 
     async def watch_tokens(self) -> None:
         """End the sessions of principals that were revoked."""

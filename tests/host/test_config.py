@@ -92,7 +92,19 @@ def test_port_out_of_range_is_refused(port):
 
 
 @pytest.mark.parametrize(
-    "origin", ["example.com", "*", "https://", "https://a/b", "https://a?b", "ws://a", "null"]
+    "origin",
+    [
+        "example.com",
+        "*",
+        "https://",
+        "https://a/b",
+        "https://a?b",
+        "ws://a",
+        "null",
+        "http://[x",
+        "https://a:99999",
+        "https://a:0",
+    ],
 )
 def test_origin_that_is_none_is_refused(origin):
     with pytest.raises(UsageError, match="is not an origin"):

@@ -819,6 +819,12 @@ async def test_address_of_another_machine_is_one_line():
         await serve(ServerConfig(host="192.0.2.1", port=0, insecure=True), EchoAgent)
 
 
+@pytest.mark.parametrize("name", ["a..b", "x" * 80])
+async def test_name_that_cannot_be_one_is_one_line(name):
+    with pytest.raises(UsageError, match=r"is not an address or a name"):
+        await serve(ServerConfig(host=name, port=0, insecure=True), EchoAgent)
+
+
 async def test_host_without_an_observer_does_the_same():
     async with hosting(observer=None) as host, connect(f"ws://127.0.0.1:{host.port}", proxy=None) as ws:
         client = Client(ws)
