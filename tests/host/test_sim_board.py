@@ -151,10 +151,6 @@ board.event("heard", value=max(got))
     [
         ("board.speaker().write(bytearray(4))", "OSError"),
         ("i = board.speaker(); i.irq(print); i.deinit(); i.write(bytearray(4))", "OSError"),
-        (
-            "board.I2S(0, sck=None, ws=None, sd=None, mode=board.I2S.TX, bits=32, format=0, rate=24000, ibuf=2048)",
-            "ValueError",
-        ),
         ("board.output('door')", "KeyError"),
     ],
 )
