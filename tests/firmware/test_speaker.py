@@ -349,17 +349,24 @@ def test_speaker_reopens_an_i2s_that_is_stuck():
     play(speaker, fake, 50)
     fake.stuck = True
     now = fake.clock // 24
-    speaker.poll(now)
-    speaker.poll(now + 400)
+    for _ in range(40):
+        speaker.poll(now)
+        now += 10
+    speaker.poll(now + 5000)  # the loop was held up: no reason to suspect the I2S
+    now += 5000
+    for _ in range(40):
+        speaker.poll(now)
+        now += 10
     assert not made
-    speaker.poll(now + 1000)
+    for _ in range(20):
+        speaker.poll(now)
+        now += 10
     assert speaker.stalls == 1
     assert fake.closed
     other = made[0]
-    speaker.poll(now + 1000)
     fake.handler(fake)  # a callback of the old one that was already on its way
     assert len(other.transfers) == 1
-    other.clock = other.until = (now + 1000) * 24
+    other.clock = other.until = now * 24
     play(speaker, other, 600)
     assert not speaker.playing
     rest = heard(other)

@@ -42,9 +42,10 @@ class Mic:
     def __init__(self, i2s, *, encoding, rate, mic_rate=16000, frame_ms=20, slots=4, dma_ms=64, reopen=None):
         # i2s: an RX object like machine.I2S, 16 bits, mono, at mic_rate. dma_ms: how much audio it holds while nobody
         # reads. reopen() makes a new one when it is stuck. Raises ConfigError for a format it cannot make.
-        n = mic_rate * frame_ms // 1000
-        count = n * rate // mic_rate
+        self._n = n = mic_rate * frame_ms // 1000  # samples of a frame, as heard
+        self._count = count = n * rate // mic_rate  # and as sent
         self._convert, past = _filter(encoding, rate, mic_rate)
+        self._past = past
         self._encode = dsp.encode_ulaw if encoding == "pcmu" else dsp.pack
         self.n = _HEADER + count * (1 if encoding == "pcmu" else 2)  # bytes of a frame
         self._slots = [bytearray(self.n) for _ in range(slots)]
@@ -53,7 +54,6 @@ class Mic:
         self._work = array("H", b"\x00\x80" * (past + n))
         self._samples = array("h", bytes(2 * count))
         self._average = array("i", (0x8000 * 32,))
-        self._sizes = (n, past, count)
         # Which buffer is whose: the callback alone writes _filling and sets _full, poll alone writes _next and clears _full.
         self._full = bytearray(2)
         self._filling = self._next = 0
@@ -109,7 +109,8 @@ class Mic:
     def poll(self, now):
         # Works on at most one buffer. Returns the frame that waits longest, `n` bytes with the header still to be filled
         # in, or None. It is returned again until `sent`.
-        if self._moved:
+        late = diff(now, self._polled) > self._slack_ms
+        if self._moved or late:  # kept from coming, as perhaps the callback was: no time to judge the I2S
             self._moved = False
             self._progress = now
         self.filled = False
@@ -124,8 +125,7 @@ class Mic:
             if self._full[1 - k]:
                 self.filled = True
             if not self._running and self._live:
-                if diff(now, self._polled) > self._slack_ms:
-                    self.overruns += 1
+                self.overruns += late
                 self._read()
         elif self._running and diff(now, self._progress) > _STALL_MS:
             self._restart(now)
@@ -176,13 +176,13 @@ class Mic:
 
     def _make(self, samples):
         # One frame: level and voice, then the samples in the format's rate and encoding into the next slot.
-        n, past, count = self._sizes
-        self.level = dsp.measure(samples, n, self._work, past, self._average)
+        n = self._n
+        self.level = dsp.measure(samples, n, self._work, self._past, self._average)
         self._hear(self.level)
         if self._convert:
             self._convert(self._work, n, self._samples)
             samples = self._samples
-        self._encode(samples, count, self._free_slot(), _HEADER)
+        self._encode(samples, self._count, self._free_slot(), _HEADER)
         self._waiting += 1
         self.frames += 1
 

@@ -17,6 +17,7 @@ _CHUNK_MS = const(16)  # flush cannot take back a transfer; and each costs a cal
 _CHUNKS = const(3)
 _MARGIN_MS = const(20)  # poll comes at least so often
 _STALL_MS = const(500)  # no transfer takes so long: the I2S is stuck
+_LATE_MS = const(100)  # poll was kept from coming, and perhaps the callback too: no time to judge the I2S
 _ITEMS = const(8)  # items in the ring at once
 
 
@@ -67,7 +68,7 @@ class Speaker:
         self._held = False  # the callback may not hand over
         self._running = False  # a transfer is outstanding
         self._moved = False  # one has ended since the last poll
-        self._progress = 0  # when that was seen
+        self._progress = self._polled = 0  # when that was seen, and when poll last came
 
         self.playing = False  # from the first sample until the last one has left
         self._hungry = True  # the ring is to fill up before the next sample of sound
@@ -115,9 +116,10 @@ class Speaker:
 
     def poll(self, now):
         # Moves audio on. True once when playback is done: the last sample has left, or has been flushed and silence left.
-        if self._moved:
+        if self._moved or diff(now, self._polled) > _LATE_MS:
             self._moved = False
             self._progress = now
+        self._polled = now
         if self._hungry and self._filled(now):
             self._hungry = False
             self.playing = True
