@@ -281,6 +281,8 @@ def test_check_refuses_a_message_of_ours(message):
 
 @given(any_text, st.integers(-1, 40))
 @example("\ud83d\ude00a", 4)  # the halves of one character, apart
+@example("a" * 1023 + "é" * 1100 + "\x01" * 40 + '"\\' * 9, 1023 + 2200 + 240 + 5)
+@example("ü" * 1100, 2100)
 def test_cut_keeps_the_text_and_the_room(text, room):
     head, rest = wire.cut(text, room)
     assert head + rest == wire.well_formed(text)
