@@ -33,9 +33,7 @@ class App:
         self.tools = tools
         self.log = log
         self.tx = bytearray(config["message_bytes"])
-        self.session = Session(
-            self.tx, self._hello, random, calls=tools.queue_limit, ping_ms=config["ping_ms"]
-        )
+        self.session = Session(self.tx, self._hello, random, tools.queue_limit, config["ping_ms"])
         self.conversation = Conversation(
             board, config, session=self.session, sound=sound, tools=tools, journal=journal, log=log
         )

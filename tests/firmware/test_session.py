@@ -13,10 +13,10 @@ READY = {
 
 class Peer:
     # A session and the server's end of it: what the session sends is in `sent`, decoded.
-    def __init__(self, size=2048, **options):
+    def __init__(self, size=2048):
         self.now = 1000
         self.hellos = []
-        self.session = Session(bytearray(size), self.hello, lambda n: 0, **options)
+        self.session = Session(bytearray(size), self.hello, lambda n: 0, 4, 15_000)
         self.seq = 0
         self.sent = []
 
@@ -84,8 +84,8 @@ class Peer:
         self.session.lost(self.now, code)
 
 
-def opened(**options):
-    peer = Peer(**options)
+def opened(size=2048):
+    peer = Peer(size)
     peer.open()
     assert peer.names() == ["ready"]
     return peer

@@ -23,7 +23,8 @@ from vrt.ticks import diff
 _NONE = const(-1)  # below every epoch and every seq
 _LAST_SEQ = const(0xFFFFFFFF)  # seq must not wrap: nothing follows it (§4.1)
 _LEAST_BYTES = const(1024)  # a server's limit below this is none that we could keep to
-_SPARE = const(8)  # slots of the outbox that text and context leave to interruptions
+_SLOTS = const(32)  # of the outbox
+_SPARE = const(8)  # slots that text and context leave to interruptions
 # Audio frames (§8.1): kind, seq, payload.
 _HEADER_BYTES = const(5)
 _INPUT = const(1)
@@ -35,12 +36,12 @@ _JUMP = const(0x10000)  # more frames than this are not lost, the sender has beg
 class Session(Lifecycle):
     # tx: a bytearray, the size of the largest message; hello(resuming) -> dict: the members of our hello but for v, seq, type,
     # sessionId, resumeFrom; random(n) -> 0 .. n-1; calls: how many queued calls we announce.
-    def __init__(self, tx, hello, random, *, slots=32, calls=4, ping_ms=15_000):
+    def __init__(self, tx, hello, random, calls, ping_ms):
         super().__init__(random, ping_ms)
         self.tx = tx
         self.hello = hello
         self.calls = calls
-        self.streams = Streams(len(tx), slots)
+        self.streams = Streams(len(tx), _SLOTS)
         self.invalid = 0  # messages and frames
         self.missing = 0  # frames
         self.discarded = 0  # frames of no item, or of a closed epoch
@@ -56,9 +57,8 @@ class Session(Lifecycle):
         self.streams.reset(0, 0)
         self.id = None
         self.pending = 0  # calls handed out and not answered; each has a slot of the outbox
-        self.observed = self.closed = (
-            _NONE  # the highest epoch seen, also a closed one; all up to `closed` are closed (§6.1)
-        )
+        self.observed = _NONE  # the highest epoch seen, whether or not it was closed (§6.1)
+        self.closed = _NONE  # this epoch and all below are closed (§6.2)
         self._item_epoch = _NONE  # of the item that output audio belongs to (§8.3)
 
     def opened(self, now):
@@ -68,12 +68,12 @@ class Session(Lifecycle):
         self._greeted = self._stalled = self.ping = False
         self._next = _NONE
 
-    def lost(self, now, code=1006):
+    def lost(self, now, code):
         self.again("lost", now)
         seq = self.streams.acked + 1
         if code == 1009 and self.streams.sent >= seq:  # decisions 7: once more, not for ever
             if self._too_big == seq:
-                self._end("TOO_LARGE", "the server closes on our next message as too large")
+                self._end("TOO_LARGE", "the server refuses our next message")
             self._too_big = seq
         self._item_epoch = _NONE  # a resumed connection starts without an item (§8.3)
 

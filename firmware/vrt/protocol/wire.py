@@ -12,7 +12,7 @@ _text = memoryview if sys.implementation.name == "micropython" else bytes
 
 class WireError(ProtocolError):
     # A message of the peer's that is invalid: `code` as §9.1 classifies it, `seq` its place in the stream, 0 if it has none.
-    def __init__(self, code, text, seq=0):
+    def __init__(self, code, text, seq):
         super().__init__(text)
         self.code = code
         self.seq = seq
@@ -21,16 +21,16 @@ class WireError(ProtocolError):
 def decode(buf, n):
     # The control message in buf[0:n] as a dict whose u32 members are ints. Raises WireError. May rewrite the buffer.
     if not is_json(buf, n):
-        raise WireError("MALFORMED", "not JSON")
+        raise WireError("MALFORMED", "not JSON", 0)
     n = join_surrogates(buf, n)
     try:
         message = json.loads(_text(memoryview(buf)[:n]))  # type: ignore[arg-type]  (the stubs know no views)
     except ValueError as error:  # such as a number the runtime cannot hold
-        raise WireError("MALFORMED", str(error)) from None
+        raise WireError("MALFORMED", str(error), 0) from None
     if type(message) is not dict:
-        raise WireError("MALFORMED", "not an object")
+        raise WireError("MALFORMED", "no object", 0)
     if not _is_u32(message.get("v")) or message["v"] != 1:
-        raise WireError("UNSUPPORTED_VERSION", "v is not 1")
+        raise WireError("UNSUPPORTED_VERSION", "v", 0)
     seq = message.get("seq")
     known = _is_u32(seq)
     place = int(seq) if known else 0
@@ -38,7 +38,7 @@ def decode(buf, n):
     start = SERVER.find(f"\n{kind} ")
     row = SERVER[start + 1 : SERVER.find("\n", start + 1)].split(" ")
     if start < 0 or row[0] != kind:  # a type that holds blanks may be found, and is none
-        raise WireError("UNKNOWN_TYPE", "unknown type", place)
+        raise WireError("UNKNOWN_TYPE", "type", place)
     seq_class = row[1]
     if seq_class == "0":
         place = 0  # transient: whatever its seq says, it has no place in the stream
