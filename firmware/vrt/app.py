@@ -32,8 +32,9 @@ class App:
         self.sound = sound
         self.tools = tools
         self.log = log
-        self.tx = bytearray(config["message_bytes"])
-        self.session = Session(self.tx, self._hello, random, tools.queue_limit, config["ping_ms"])
+        self.session = Session(
+            config["message_bytes"], self._hello, random, tools.queue_limit, config["ping_ms"]
+        )
         self.conversation = Conversation(
             board, config, session=self.session, sound=sound, tools=tools, journal=journal, log=log
         )
@@ -137,8 +138,8 @@ class App:
         # Messages, which go before audio.
         link, session = self.link, self.session
         while link.writable:
-            n = session.data_to_send(now)
-            if not n or not link.send_text(self.tx, n):
+            data = session.data_to_send(now)
+            if not data or not link.send_text(data, len(data)):
                 break
             session.sent(now)
         self._busy = not link.writable

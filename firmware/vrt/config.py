@@ -74,8 +74,7 @@ def _check(name, value, allowed):
 
 
 def buffer_bytes(config):
-    # About what the large buffers will take: a message for each of the link's two ends and the session, the speaker's
-    # ring, and 8 KiB for what the sound needs besides.
-    return (
-        3 * config["message_bytes"] + config["buffer_ms"] * (8 if config["output"] == "pcmu" else 48) + 8192
-    )
+    # About what the large buffers will take: a message for each of the link's two ends, the speaker's ring, and 8 KiB for
+    # what the sound needs besides.
+    ring = config["buffer_ms"] * (8 if config["output"] == "pcmu" else 48)
+    return 2 * config["message_bytes"] + ring + 8192

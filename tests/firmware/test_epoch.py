@@ -2,7 +2,7 @@ from vrt.protocol.session import Session
 
 
 def session():
-    return Session(bytearray(64), None, None, 4, 15_000)
+    return Session(64, None, None, 4, 15_000)
 
 
 def test_nothing_is_closed_at_first():

@@ -7,7 +7,7 @@ EXAMPLES = (__file__.rsplit("/", 1)[0] if "/" in __file__ else ".") + "/../../sc
 
 
 def session():
-    return Session(bytearray(64), None, None, 4, 15_000)
+    return Session(64, None, None, 4, 15_000)
 
 
 def takes(one, buf, n):

@@ -16,7 +16,7 @@ class Peer:
     def __init__(self, size=2048):
         self.now = 1000
         self.hellos = []
-        self.session = Session(bytearray(size), self.hello, lambda n: 0, 4, 15_000)
+        self.session = Session(size, self.hello, lambda n: 0, 4, 15_000)
         self.seq = 0
         self.sent = []
 
@@ -30,11 +30,11 @@ class Peer:
     def flush(self):
         # Everything that the session has to send now; returns the messages.
         before = len(self.sent)
-        n = self.session.data_to_send(self.now)
-        while n:
-            self.sent.append(json.loads(bytes(self.session.tx[:n])))
+        data = self.session.data_to_send(self.now)
+        while data:
+            self.sent.append(json.loads(data))
             self.session.sent(self.now)
-            n = self.session.data_to_send(self.now)
+            data = self.session.data_to_send(self.now)
         return self.sent[before:]
 
     def kinds(self):
@@ -252,8 +252,8 @@ def test_client_pings_when_asked():
 def test_client_repeats_what_the_link_did_not_take():
     peer = opened()
     peer.session.offer("text", "a")
-    n = peer.session.data_to_send(peer.now)
-    assert n == peer.session.data_to_send(peer.now)  # not sent(): the same again
+    data = peer.session.data_to_send(peer.now)
+    assert data == peer.session.data_to_send(peer.now)  # not sent(): the same again
     assert peer.kinds() == ["text"]
 
 

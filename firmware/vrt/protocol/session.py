@@ -5,7 +5,7 @@
 #   receive_text(buf, n, now)           each text frame; then next_event() until it gives None
 #   receive_audio(buf, n) -> bool       each binary frame; true: play buf[5:n]. Allocates nothing
 #   tick(now, last_rx) -> bool          true: the connection is dead, close it with 4000
-#   data_to_send(now) -> n              the next frame is in tx[0:n]; when the link took it whole: sent(now). 0: nothing to send
+#   data_to_send(now) -> bytes          the next frame; when the link took it whole: sent(now). None: nothing to send
 # A peer's fault is never raised: it is an event. ProtocolError is our own misuse.
 #
 # Events are dicts. The server's messages keep their type, each is handed out once, gated by its epoch; further types:
@@ -34,14 +34,13 @@ _JUMP = const(0x10000)  # more frames than this are not lost, the sender has beg
 
 
 class Session(Lifecycle):
-    # tx: a bytearray, the size of the largest message; hello(resuming) -> dict: the members of our hello but for v, seq, type,
+    # size: bytes of the largest message; hello(resuming) -> dict: the members of our hello but for v, seq, type,
     # sessionId, resumeFrom; random(n) -> 0 .. n-1; calls: how many queued calls we announce.
-    def __init__(self, tx, hello, random, calls, ping_ms):
+    def __init__(self, size, hello, random, calls, ping_ms):
         super().__init__(random, ping_ms)
-        self.tx = tx
         self.hello = hello
         self.calls = calls
-        self.streams = Streams(len(tx), _SLOTS)
+        self.streams = Streams(size, _SLOTS)
         self.invalid = 0  # messages and frames
         self.missing = 0  # frames
         self.discarded = 0  # frames of no item, or of a closed epoch
@@ -148,7 +147,7 @@ class Session(Lifecycle):
         limits = message.get("limits")
         size = limits.get("messageBytes") if type(limits) is dict else None
         if type(size) is int and size >= _LEAST_BYTES:
-            self.streams.limit = min(len(self.tx), size)
+            self.streams.limit = min(self.streams.size, size)
         return True
 
     def _apply(self, kind, message):
@@ -240,7 +239,7 @@ class Session(Lifecycle):
             self._events.append({"type": "stalled"})
 
     def data_to_send(self, now):
-        # The length of the next frame in tx, 0 for none. Valid until anything else is called but sent().
+        # The same until it is sent or anything else is called.
         streams, state = self.streams, self.state
         message = None
         if state == "waiting" and not self._greeted:
@@ -256,20 +255,18 @@ class Session(Lifecycle):
         elif state in ("waiting", "open") and (self.ping or diff(now, self.said) >= self.ping_ms):
             message = {"type": "ping"}
         else:
-            return 0
+            return None
         self._sending = message and message["type"]
         if message:
             message["v"] = 1
             message["seq"] = 0
             try:
-                data = encode(message, len(self.tx))
+                data = encode(message, streams.size)
             except ProtocolError as error:  # our hello, and waiting would not heal it
                 self._events.append({"type": "refused", "code": "TOO_LARGE", "message": str(error)})
                 self.move("refused")
-                return 0
-        n = len(data)
-        self.tx[:n] = data
-        return n
+                return None
+        return data
 
     def sent(self, now):
         # The frame that data_to_send() gave is in the link's hands.
