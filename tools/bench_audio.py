@@ -190,7 +190,7 @@ with open(sys.argv[1], "rb") as file:
         now += 20
         if mic.poll(now) is not None:
             mic.sent()
-        before, voiced = voiced, mic.voiced(now)
+        before, voiced = voiced, mic.voiced
         began += voiced and not before
 print(began)
 """

@@ -70,7 +70,7 @@ class Conversation:
         wanted = (button.asked or button.tail) and not self.config["mute"]
         sound.listen(wanted, self.turn == "speaking", now)
         voice = (
-            wanted and not sound.half and button.is_open and sound.mic is not None and sound.mic.voiced(now)
+            wanted and not sound.half and button.is_open and sound.mic is not None and sound.mic.voiced
         )
         # While a confirmation waits in silence the user may speak: the hand answers, not the voice.
         over = sound.playing or (self.tools.busy and not self.tools.asking)

@@ -109,7 +109,7 @@ class Sound:
             return False
         mic.poll(now)
         before = self._voice
-        self._voice = mic.voiced(now)
+        self._voice = mic.voiced
         return self._voice != before
 
     def send(self, link, session, tail, now):

@@ -74,7 +74,9 @@ class Mic:
         self.level = 0  # mean amplitude of the newest frame, 0 to 32768
         self._floor = 0  # that of the noise, times 64
         self._learn = self._loud = self._quiet = 0
-        self._voiced = False
+        self.voiced = (
+            False  # somebody speaks: from 100 ms after the onset until 400 ms after the last loud frame
+        )
         self.frames = 0  # made
         self.dropped = 0  # lost in the slots, because the link took none
         self.overruns = 0  # times that poll came so late that sound was lost in the DMA
@@ -86,7 +88,7 @@ class Mic:
             return
         self._live = True
         self._stale = self._backlog
-        self._learn, self._loud, self._quiet, self._voiced = _LEARN, 0, 0, False
+        self._learn, self._loud, self._quiet, self.voiced = _LEARN, 0, 0, False
         self._polled = self._progress = now
         if not self._running:
             self._read()
@@ -94,16 +96,12 @@ class Mic:
     def stop(self):
         # Nothing is captured any more, and the transfer that is under way will be thrown away. Frames that wait stay.
         self._live = False
-        self._voiced = False
+        self.voiced = False
         self.level = 0
 
     @property
     def live(self):
         return self._live
-
-    def voiced(self, now):
-        # Whether somebody speaks: true from 100 ms after the onset until 400 ms after the last loud frame.
-        return self._voiced
 
     def poll(self, now):
         # Works on at most one buffer. Returns the frame that waits longest, `n` bytes with the header still to be filled
@@ -209,9 +207,9 @@ class Mic:
             self._quiet = 0
             if self._loud >= _ON:
                 self._loud = _ON
-                self._voiced = True
+                self.voiced = True
         else:
             self._loud = max(0, self._loud - 2)
             self._quiet += 1
             if self._quiet >= _OFF:
-                self._voiced = False
+                self.voiced = False

@@ -201,7 +201,8 @@ class Speaker:
                 self._hungry = self._starved = True
         if self._convert:
             self._decode(target, n, self._work, self._past)
-            dsp.fill(self._work, self._past + n, self._past + count, 0x8000)
+            if n < count:
+                dsp.fill(self._work, self._past + n, self._past + count, 0x8000)
             self._convert(self._work, count, self._chunks[k])
         else:
             dsp.fill(target, n, count, 0)
