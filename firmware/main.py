@@ -31,18 +31,21 @@ def stopped(board, wait_ms):
 
 def start(board):
     # The device, or None when it was stopped.
-    from vrt.config import buffer_bytes, checked
+    from vrt.config import checked
 
     config = checked(board.config(), board.DESCRIPTION["duplex"])
     if stopped(board, config["safe_boot_ms"]):
         return None
-    # Room for the large buffers, kept free in one piece while the code comes in around it.
-    room = bytearray(buffer_bytes(config))
+    # While the code comes in, what it leaves behind is collected often: so it packs closely, and the rest of the heap
+    # stays in one piece for the buffers.
+    if hasattr(gc, "threshold"):
+        gc.threshold(gc.mem_free() // 32)
     from vrt.build import build
 
-    del room
-    gc.collect()
-    return build(board, config)
+    app = build(board, config)
+    if hasattr(gc, "threshold"):
+        gc.threshold(-1)
+    return app
 
 
 def run(board):

@@ -1,5 +1,5 @@
-# Makes the device from its board and configuration, the largest buffers first. What only the start needs is imported
-# here and forgotten afterwards, so that its code does not fill the heap.
+# Makes the device from its board and configuration: the tools first, since reading their declarations takes much memory
+# for a moment. What only the start needs is imported here and forgotten afterwards, so that its code does not fill the heap.
 import sys
 
 import vrt
@@ -22,13 +22,13 @@ def build(board, config):
                 ca = file.read()
         except OSError as error:
             raise ConfigError(f'config: "ca" cannot be read: {config["ca"]} ({error})') from None
-    size = config["message_bytes"]
-    link = WebSocketLink(config["url"], size, size, ca=ca)
-    sound = Sound(board, config)
     log = Log(board.event)
     journal = Journal(board.storage + "calls")
     tools = Registry(journal, Confirm(), report=log.report, voice=config["voice_confirm"])
     tools.load(board)
+    size = config["message_bytes"]
+    link = WebSocketLink(config["url"], size, size, ca=ca)
+    sound = Sound(board, config)
     app = App(board, config, link=link, sound=sound, tools=tools, journal=journal, log=log)
     for name in ("build", "config"):
         sys.modules.pop("vrt." + name, None)

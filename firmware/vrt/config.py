@@ -71,10 +71,3 @@ def _check(name, value, allowed):
     elif not isinstance(value, allowed):
         what = "true or false" if allowed is bool else "a text"
         raise ConfigError(f'config: "{name}" must be {what}' + ("" if name == "token" else f", not {shown}"))
-
-
-def buffer_bytes(config):
-    # About what the large buffers will take: a message for each of the link's two ends, the speaker's ring, and 8 KiB for
-    # what the sound needs besides.
-    ring = config["buffer_ms"] * (8 if config["output"] == "pcmu" else 48)
-    return 2 * config["message_bytes"] + ring + 8192

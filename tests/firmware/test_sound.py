@@ -1,6 +1,6 @@
 from fake_device import Device, FakeBoard, opened
 from support import raises
-from vrt.config import buffer_bytes, checked
+from vrt.config import checked
 from vrt.errors import ConfigError
 from vrt.sound import Sound
 
@@ -90,9 +90,3 @@ def test_the_figures_of_a_conversation():
     assert figures["received"] == 10
     assert figures["sent"] == len(device.link.frames)
     assert sum(figures[name] for name in figures if name not in ("received", "sent")) == 0
-
-
-def test_buffer_bytes_grow_with_the_formats():
-    assert buffer_bytes(checked({"url": "ws://h/"})) < buffer_bytes(
-        checked({"url": "ws://h/", "output": "pcm16"})
-    )
