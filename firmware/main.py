@@ -4,13 +4,12 @@ import gc
 import sys
 import time
 
-_NEEDED = (1, 27)  # older ones allocate in slice assignment, which the audio paths do for every frame
-
 
 def refusal(implementation):
-    # Why this runtime cannot be used, or None.
+    # Why this runtime cannot be used, or None. Ones older than 1.27 allocate in slice assignment, which the audio paths do
+    # for every frame.
     version = tuple(implementation.version[:2])
-    if implementation.name != "micropython" or version >= _NEEDED:
+    if implementation.name != "micropython" or version >= (1, 27):
         return None
     found = ".".join([str(number) for number in version])
     return f"vRT Edge needs MicroPython 1.27 or newer, not {found}: flash one from micropython.org/download"

@@ -50,18 +50,18 @@ def led(state):
 
 
 def output(name):
-    return _outputs[name]
+    return _items[name]
 
 
 def safe():
     # Every output takes its safe level: the firmware ends.
-    for one in _outputs.values():
+    for one in _items.values():
         one.value(one.safe)
 
 
-def wait(link, ms):
-    # Sleeps until the link or the hardware has something, at most ms. Callbacks run meanwhile; that a write is done is no
-    # reason to return, since there is no hurry to make the next one. Returns whether the link has something.
+def wait(link, wait_ms):
+    # Sleeps until the link or the hardware has something, at most so long. Callbacks run meanwhile; that a write is done is
+    # no reason to return, since there is no hurry to make the next one. Returns whether the link has something.
     global _link
     if link is not _link:
         if _link is not None:
@@ -69,23 +69,24 @@ def wait(link, ms):
         if link is not None:
             _poller.register(link, select.POLLIN)
         _link = link
-    end = time.ticks_add(time.ticks_ms(), ms)
+    start = time.ticks_ms()
+    left = wait_ms
     readable = False
-    while ms >= 0:
+    while left >= 0:
         woken = True
-        for item in _poller.ipoll(ms):
-            if item[0] is not _sock:
+        for item in _poller.ipoll(left):
+            if item[0] is not _wire:
                 readable = True
             else:
                 woken = _receive()
         if readable or woken:
             break
-        ms = time.ticks_diff(end, time.ticks_ms())
+        left = wait_ms - time.ticks_diff(time.ticks_ms(), start)
     return readable
 
 
-def event(what, **fields):
-    fields["event"] = what
+def event(kind, **fields):
+    fields["event"] = kind
     _send(b"E", 0, json.dumps(fields))
 
 
@@ -97,34 +98,35 @@ def config():
 class I2S:
     # machine.I2S of the ESP32 port, 16 bits mono, in its IRQ mode only: `write` and `readinto` return at once; one transfer
     # runs, one waits, and a third is lost although the call returns its size; the handler runs when one is done.
-    def __init__(self, mode, made):
-        global _generation
-        _generation = (_generation + 1) & 255
-        self.mode = mode
-        self.generation = made["generation"] = _generation
-        self.handler = None
+    def __init__(self, unit, entry):
+        global _count
+        _count = (_count + 1) & 255
+        self.unit = unit
+        self.generation = _count
+        self.function = None
         self.running = self.waiting = None  # the buffers of those transfers
-        _open[mode] = self
-        _send(b"O", mode, json.dumps(made))
+        _open[unit] = self
+        made = {"rate": entry["rate"], "ibuf": entry["ibuf"], "generation": _count}
+        _send(b"O", unit, json.dumps(made))
 
-    def irq(self, handler):
-        self.handler = handler
+    def irq(self, function):
+        self.function = function
 
     def write(self, buf):
-        return self.transfer(_WRITE, buf)
+        return self._start(_WRITE, buf)
 
     def readinto(self, buf):
-        return self.transfer(_READ, buf)
+        return self._start(_READ, buf)
 
     def deinit(self):
-        if _open[self.mode] is self:
-            _open[self.mode] = None
-            _send(b"X", self.mode, "")
+        if _open[self.unit] is self:
+            _open[self.unit] = None
+            _send(b"X", self.unit, "")
 
-    def transfer(self, kind, buf):
-        if self.handler is None:
+    def _start(self, kind, buf):
+        if self.function is None:
             raise OSError("the simulated I2S has no blocking mode: call irq first")
-        if _open[self.mode] is not self:
+        if _open[self.unit] is not self:
             raise OSError("this I2S is closed")
         n = 2 * len(buf) if isinstance(buf, array) else len(buf)
         if self.running is None:
@@ -133,15 +135,15 @@ class I2S:
             self.waiting = buf
         else:
             return n
-        _staged[0] = kind
-        _staged[1] = n
+        _work[0] = kind
+        _work[1] = n
         if kind == _READ:
-            _put(_staged, 4)
+            _put(_work, 4)
         elif isinstance(buf, array) and n <= _STAGED:
             _samples[2 : 2 + n // 2] = buf
-            _put(_staged, n + 4)
+            _put(_work, n + 4)
         else:
-            _put(_staged, 4)
+            _put(_work, 4)
             _put(buf, n)
         return n
 
@@ -167,16 +169,16 @@ class Output:
 # --- the socket
 
 
-def _put(data, n):
+def _put(buf, n):
     try:  # noqa: SIM105  (no contextlib here)
-        _sock.write(data, n)
+        _wire.write(buf, n)
     except OSError:
         pass  # the simulator is gone, as the next `wait` will see; this may be in a callback
 
 
-def _send(kind, argument, text):
+def _send(kind, number, text):
     data = text.encode()
-    data = kind + bytes((argument, len(data) & 255, len(data) >> 8)) + data
+    data = kind + bytes((number, len(data) & 255, len(data) >> 8)) + data
     _put(data, len(data))
 
 
@@ -184,65 +186,64 @@ def _receive():
     # One message, which is there or on its way. False when the firmware has nothing to do about it.
     global _pressed
     try:
-        n = _sock.readinto(_head)
+        n = _wire.readinto(_header)
     except OSError:
         n = 0
     if n != 4:
         raise SystemExit  # the simulator is gone
-    kind = _head[0]
+    kind = _header[0]
     if kind == _BUTTON:
-        _pressed = _head[1] == 1
+        _pressed = _header[1] == 1
         return True
     i2s = _open[kind == _TAKEN]
-    if i2s is None or i2s.generation != _head[1]:  # for one that was closed meanwhile
+    if i2s is None or i2s.generation != _header[1]:  # for one that was closed meanwhile
         if kind == _HEARD:
-            _sock.read(_head[2] | _head[3] << 8)
+            _wire.read(_header[2] | _header[3] << 8)
         return False
     if kind == _HEARD:
-        _sock.readinto(i2s.running)
+        _wire.readinto(i2s.running)
     # That transfer is done; the handler runs from the scheduler, as on a board.
     i2s.running = i2s.waiting
     i2s.waiting = None
-    micropython.schedule(i2s.handler, i2s)
+    micropython.schedule(i2s.function, i2s)
     return kind == _HEARD
 
 
 # --- at the start; what only that needs is given back
 
 
-def _converter(made, frame_bytes):
-    # What opens it, and how much sound its DMA holds, rounded up, by the block rule of the ESP32 port.
-    blocks = max(2, made["ibuf"] // (256 * frame_bytes))
-    return {"rate": made["rate"], "ibuf": made["ibuf"]}, -(-blocks * 256 * 1000 // made["rate"])
+def _depth(entry, size):
+    # How much sound a converter's DMA holds in frames of so many bytes, rounded up, by the block rule of the ESP32 port.
+    blocks = max(2, entry["ibuf"] // (256 * size))
+    return -(-blocks * 256 * 1000 // entry["rate"])
 
 
-_host, _port, _nonce = (os.getenv("VRT_SIM") or "").split(":")
-_sock = socket.socket()
-_sock.connect(socket.getaddrinfo(_host, int(_port))[0][-1])
-_sock.setsockopt(6, 1, 1)  # TCP_NODELAY
+_host, _port, _key = (os.getenv("VRT_SIM") or "").split(":")
+_wire = socket.socket()  # to the hardware
+_wire.connect(socket.getaddrinfo(_host, int(_port))[0][-1])
+_wire.setsockopt(6, 1, 1)  # TCP_NODELAY
 _poller = select.poll()
-_poller.register(_sock, select.POLLIN)
-_head = bytearray(4)  # of the message that comes
-_staged = array("h", bytes(4 + _STAGED))  # a header and 16 ms of a write, to leave in one piece
-_samples = memoryview(_staged)  # an array's own slices allocate
-_open = [None, None]  # the I2S objects, by mode
-_generation = 0  # of the one opened last
+_poller.register(_wire, select.POLLIN)
+_header = bytearray(4)  # of the message that comes
+_work = array("h", bytes(4 + _STAGED))  # a header and 16 ms of a write, to leave in one piece
+_samples = memoryview(_work)  # an array's own slices allocate
+_open = [None, None]  # the I2S objects, by unit
+_count = 0  # of those ever opened, in 8 bits
 _pressed = False
 _shown = "off"  # by the LED
 _link = None  # the socket that `wait` watches too
-_send(b"H", 0, _nonce)
+_send(b"H", 0, _key)
 
-with open(__file__.rsplit("/", 1)[0] + "/board.json") as _file:
-    _board = json.load(_file)
-_rx, _rx_ms = _converter(_board["microphone"], 8)
-_tx, _tx_ms = _converter(_board["speaker"], 2)
+with open(__file__.rsplit("/", 1)[0] + "/board.json") as file:
+    _board = json.load(file)
+_rx, _tx = _board["microphone"], _board["speaker"]
 DESCRIPTION = {
     "id": _board["id"],
     "mic_rate": _rx["rate"],
-    "mic_dma_ms": _rx_ms,
+    "mic_dma_ms": _depth(_rx, 8),
     "dac_rate": _tx["rate"],
-    "dma_ms": _tx_ms,
+    "dma_ms": _depth(_tx, 2),
     "duplex": _board["duplex"],
 }
-_outputs = {name: Output(name, made["safe"]) for name, made in _board["outputs"].items()}
-del _host, _port, _nonce, _file, _board, _converter, _rx_ms, _tx_ms
+_items = {name: Output(name, entry["safe"]) for name, entry in _board["outputs"].items()}
+del file, _board, _depth, _host, _port, _key

@@ -19,13 +19,13 @@ _IDLE_MS = const(60)
 _TOOL_MS = const(20)
 
 
-def _random(n):
+def random(n):
     # 0 .. n-1 for the jitter of retries; n is small.
     return int.from_bytes(os.urandom(2), "little") % n
 
 
 class App:
-    def __init__(self, board, config, *, link, sound, tools, journal, log, random=_random):
+    def __init__(self, board, config, *, link, sound, tools, journal, log, random=random):
         self.board = board
         self.config = config
         self.link = link
@@ -33,16 +33,16 @@ class App:
         self.tools = tools
         self.log = log
         self.session = Session(
-            config["message_bytes"], self._hello, random, tools.queue_limit, config["ping_ms"]
+            config["message_bytes"], self.hello, random, tools.queue_limit, config["ping_ms"]
         )
         self.conversation = Conversation(
             board, config, session=self.session, sound=sound, tools=tools, journal=journal, log=log
         )
-        self._linked = False  # the link is open, or on its way there or back
-        self._busy = True  # the link took no more when we looked, and messages go before audio
-        self._pause_ms = 0  # until we look again
-        self._light = ""
-        self._looked = self._counted = 0  # ticks of the last look, and of the last figures
+        self._open = False  # the link is open, or on its way there or back
+        self.busy = True  # the link took no more when we looked, and messages go before audio
+        self.wait_ms = 0  # until we look again
+        self._shown = ""
+        self._polled = self._since = 0  # ticks of the last look, and of the last figures
 
     def run(self):
         # For ever. Survives a full heap: what it was at is lost, as on the network, and the device goes on.
@@ -64,7 +64,7 @@ class App:
         # line it must fetch again.
         sound = self.sound
         mic, speaker = sound.mic, sound.speaker
-        look = self._busy or diff(now, self._looked) >= self._pause_ms
+        look = self.busy or diff(now, self._polled) >= self.wait_ms
         look = look or self.board.button() != self.conversation.button.down
         if mic and (mic.filled or look):
             look = sound.hear(now) or look
@@ -77,18 +77,18 @@ class App:
                 sound.playing = speaker.playing
                 look = True
         if look:
-            self._looked = now
-            self._look(now)
+            self._polled = now
+            self._rest(now)
         if mic and mic.frame:
             sound.send(self.link, self.session, self.conversation.button.tail, now)
 
-    def _look(self, now):
+    def _rest(self, now):
         # Everything but audio.
         session, conversation = self.session, self.conversation
         conversation.step(now)
         self._send(now)
-        self._pause_ms = _TOOL_MS if self.tools.busy else _IDLE_MS
-        if self._linked:
+        self.wait_ms = _TOOL_MS if self.tools.busy else _IDLE_MS
+        if self._open:
             if conversation.closing:
                 self.link.close(conversation.closing)
             elif session.tick(now, self.link.last_rx):
@@ -99,7 +99,7 @@ class App:
             if session.wants_link(now):
                 gc.collect()  # TLS wants large pieces
                 self.log.event("connecting", failures=session.failures)
-                self._linked = True
+                self._open = True
                 self.link.open(now)
         conversation.closing = 0
         self._show()
@@ -107,7 +107,7 @@ class App:
             conversation.quiet = False
             gc.collect()
             self._count(now)
-        elif self.config["stats_ms"] and diff(now, self._counted) >= self.config["stats_ms"]:
+        elif self.config["stats_ms"] and diff(now, self._since) >= self.config["stats_ms"]:
             self._count(now)
 
     def _receive(self, now):
@@ -142,12 +142,12 @@ class App:
             if not data or not link.send_text(data, len(data)):
                 break
             session.sent(now)
-        self._busy = not link.writable
+        self.busy = not link.writable
         self.conversation.handle(now)
 
     def _lost(self, now):
         session, conversation = self.session, self.conversation
-        self._linked = False
+        self._open = False
         session.lost(now, self.link.close_code)
         self.log.event("lost", reason=self.link.close_reason, code=self.link.close_code)
         conversation.handle(now)
@@ -156,7 +156,7 @@ class App:
             session.failures = _SLOW  # the cause lies with the server and may pass
             session.again("retry", now)
 
-    def _hello(self, resuming):
+    def hello(self, resumed):
         config, name = self.config, self.board.NAME
         made = {
             "device": {"id": config["id"] or name, "board": name, "firmware": VERSION},
@@ -169,7 +169,7 @@ class App:
         }
         if config["token"]:
             made["auth"] = {"token": config["token"]}
-        if not resuming:
+        if not resumed:
             made.update(self.sound.prefer)
             made["tools"] = self.tools.declare()
             made["context"] = self.tools.context()
@@ -193,13 +193,13 @@ class App:
             state = "listening"
         elif self.config["mute"]:
             state = "muted"
-        if state != self._light:
-            self._light = state
+        if state != self._shown:
+            self._shown = state
             self.board.led(state)
 
     def _count(self, now):
         # Figures for the log.
-        self._counted = now
+        self._since = now
         session = self.session
         made = self.sound.figures()
         made.update(missing=session.missing, discarded=session.discarded, gaps=session.streams.gaps)

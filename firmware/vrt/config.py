@@ -4,12 +4,11 @@ from micropython import const
 
 from vrt.errors import ConfigError
 
-_REQUIRED = object()
 _PCM16_MS = const(1100)  # a ring holds 64 KiB
 
 # name: (default, what it may be). A type; a tuple of words; or (least, most) for an integer.
 SETTINGS = {
-    "url": (_REQUIRED, str),  # of the host: ws://192.168.1.20:8080/ or wss://...
+    "url": (None, str),  # of the host: ws://192.168.1.20:8080/ or wss://...
     "token": ("", str),  # this device's credential, see `vrt token`; never shown
     "ca": ("", str),  # file with the certificate to trust for wss://, PEM or DER
     "id": ("", str),  # the device's name for the host; the board's when empty
@@ -34,19 +33,19 @@ SETTINGS = {
 }
 
 
-def checked(raw, duplex="full"):
-    # The settings as a dict, complete. `raw`: such as config.json; `duplex`: what the board can do. Raises ConfigError.
-    if not isinstance(raw, dict):
+def checked(config, duplex="full"):
+    # The settings as a dict, complete. `config`: what is said of them, such as config.json; `duplex`: what the board can do. Raises ConfigError.
+    if not isinstance(config, dict):
         raise ConfigError('config: must be an object of settings, such as {"url": "ws://192.168.1.20:8080/"}')
-    for name in raw:
+    for name in config:
         if name not in SETTINGS:
             raise ConfigError(f"config: unknown setting {name!r}; known are " + ", ".join(sorted(SETTINGS)))
     made = {}
     for name, (default, allowed) in SETTINGS.items():
-        made[name] = raw.get(name, default)
-        if made[name] is _REQUIRED:
+        made[name] = config.get(name, default)
+        if default is None and name not in config:
             raise ConfigError(f'config: "{name}" is missing')
-        _check(name, made[name], allowed)
+        _must(name, made[name], allowed)
     if not made["url"]:
         raise ConfigError('config: "url" is empty; use the host\'s address, such as ws://192.168.1.20:8080/')
     if made["duplex"] == "full" and duplex != "full":
@@ -58,7 +57,7 @@ def checked(raw, duplex="full"):
     return made
 
 
-def _check(name, value, allowed):
+def _must(name, value, allowed):
     shown = "a text" if name == "token" else repr(value)  # never into a log
     if isinstance(allowed, tuple) and isinstance(allowed[0], int):
         least, most = allowed

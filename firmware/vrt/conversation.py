@@ -30,8 +30,8 @@ class Conversation:
         self._since = 0  # ticks of the turn's last sign of life
         self._voice = False  # somebody spoke at the last step
         self._held = False  # no tool runs until what the server sent before a reboot has been read
-        self._rebooted = journal.session_id is not None
-        if self._rebooted:
+        self.restored = journal.session_id is not None
+        if self.restored:
             session.restore(journal.session_id, journal.rx, journal.tx)
 
     def step(self, now):
@@ -39,27 +39,27 @@ class Conversation:
         session, tools = self.session, self.tools
         # While a call awaits the button, a press answers it and means nothing else.
         if self.button.poll(self.board.button(), now) and not tools.asking:
-            self._press(now)
+            self.press(now)
         self._hear(now)
-        self._mark()
+        self.mark()
         if not self._held:
             tools.step(now, self.button.down)
         self._answer()
         if tools.uncertain and session.state == "open" and session.room():
             tools.uncertain = False
-            self._tell()
+            self._report()
         if tools.busy or self.sound.playing:
             self._since = now
         elif self.turn != "idle" and diff(now, self._since) >= _STUCK_MS:
-            self._end_turn()
+            self._end()
             self.log.fault("STUCK", "the turn shows no sign of life")
 
     # --- the user
 
-    def _press(self, now):
+    def press(self, now):
         # The one gesture that always works: be silent, and listen.
         if self.session.state == "failed":
-            self._try_again(now)
+            self.retry(now)
         elif self.sound.playing or self.tools.busy or self.active:
             self._silence("user")
         self.button.press(now)
@@ -69,9 +69,7 @@ class Conversation:
         sound, button = self.sound, self.button
         wanted = (button.asked or button.tail) and not self.config["mute"]
         sound.listen(wanted, self.turn == "speaking", now)
-        voice = (
-            wanted and not sound.half and button.is_open and sound.mic is not None and sound.mic.voiced
-        )
+        voice = wanted and not sound.half and button.is_open and sound.mic is not None and sound.mic.voiced
         # While a confirmation waits in silence the user may speak: the hand answers, not the voice.
         over = sound.playing or (self.tools.busy and not self.tools.asking)
         if voice and over and not self._voice:
@@ -92,15 +90,15 @@ class Conversation:
         if fresh:
             self.log.event("interrupt", epoch=epoch, reason=reason)
             session.interrupt(epoch, reason)
-        self._end_turn()
+        self._end()
         self._answer()
 
-    def _end_turn(self):
+    def _end(self):
         self.turn = "idle"
         self.active = False
         self.quiet = True
 
-    def _try_again(self, now):
+    def retry(self, now):
         # The user wants to be let in after a refusal: with another token, or when it was not about the token (§5.3).
         from vrt.config import checked  # noqa: PLC0415  (it is rarely needed, and kept out of the heap)
 
@@ -115,7 +113,7 @@ class Conversation:
 
     # --- the tools
 
-    def _mark(self):
+    def mark(self):
         session = self.session
         self.journal.mark(session.streams.last, session.streams.handled, session.observed)
 
@@ -125,7 +123,7 @@ class Conversation:
             self.session.result(result)
             result = self.tools.next_result()
 
-    def _tell(self):
+    def _report(self):
         # The true state (design: after an interruption or an unknown outcome).
         try:
             self.session.offer("context", self.tools.context())
@@ -137,10 +135,10 @@ class Conversation:
     def handle(self, now):
         event = self.session.next_event()
         while event:
-            self._on(event["type"], event, now)
+            self._handle(event["type"], event, now)
             event = self.session.next_event()
 
-    def _on(self, kind, event, now):
+    def _handle(self, kind, event, now):
         code, message = event.get("code"), event.get("message", "")
         if kind == "pong":
             self._held = False
@@ -162,8 +160,8 @@ class Conversation:
             self.log.fault(code, message)
             self.sound.flush()
             self.tools.drop()
-            self._rebooted = self._held = False
-            self._end_turn()
+            self.restored = self._held = False
+            self._end()
             self.closing = _CLOSE_NORMAL
         elif kind == "stalled":
             self.log.fault("OUTBOX_FULL", "the server acknowledges nothing")
@@ -173,9 +171,9 @@ class Conversation:
         elif kind == "unexpected":
             self.log.fault("UNEXPECTED", event["got"])
         else:
-            self._follow(kind, event, now)
+            self._apply(kind, event, now)
 
-    def _follow(self, kind, event, now):
+    def _apply(self, kind, event, now):
         # What belongs to a turn, and is its sign of life.
         log = self.log
         self._since = now
@@ -209,7 +207,7 @@ class Conversation:
                 epoch=event["epoch"],
                 arguments=event["arguments"],
             )
-            self._mark()
+            self.mark()
             self.tools.call(event, now)
 
     def _ready(self, event):
@@ -218,10 +216,10 @@ class Conversation:
         self.log.event("ready", session=session.id[:_ID_SHOWN], resumed=resumed)
         if not resumed:
             tools.begin(session.id)
-        elif self._rebooted:
+        elif self.restored:
             tools.resumed()
             self._held = True
-        self._rebooted = False
+        self.restored = False
         if self._held:
             session.ping = True
         try:

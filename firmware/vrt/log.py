@@ -4,7 +4,7 @@
 class Log:
     def __init__(self, event):
         self.event = event  # event(name, **fields)
-        self._asked = None  # the call whose confirmation was asked for
+        self.asked = None  # the call whose confirmation was asked for
 
     def fault(self, code, message=""):
         self.event("error", code=code, message=message)
@@ -13,11 +13,11 @@ class Log:
         # What the tools' registry tells, in the words of the log. Every call ends with a `result`.
         call = fields["call"]
         if event == "call.ask":
-            self._asked = call
+            self.asked = call
             self.event("confirm_asked", **fields)
         elif event == "call.start":
-            if call == self._asked:
-                self._asked = None
+            if call == self.asked:
+                self.asked = None
                 self.event("confirm", call=call, outcome="confirmed")
             self.event("call_start", **fields)
         elif event == "call.progress":
@@ -25,7 +25,7 @@ class Log:
         elif event == "call.end":
             result = fields["result"]
             code = result.get("code")
-            if call == self._asked:
-                self._asked = None
+            if call == self.asked:
+                self.asked = None
                 self.event("confirm", call=call, outcome=code, message=result.get("message"))
             self.event("result", call=call, name=fields["name"], ok=result["ok"], code=code, result=result)

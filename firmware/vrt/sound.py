@@ -29,7 +29,7 @@ class Sound:
         self.input = self.output = None  # (encoding, rate) in effect
         self.playing = False  # what the speaker did at the last step
         self._silence = b""
-        self._heard = 0  # ticks of the last frame that was played
+        self._since = 0  # ticks of the last frame that was played
         self._voice = False  # somebody speaks
         self.sent = 0  # frames
         ours, theirs = _format({"encoding": config["input"]}), _format({"encoding": config["output"]})
@@ -88,16 +88,16 @@ class Sound:
         # A frame of the session's current item.
         if self.speaker:
             self.speaker.write(buf, _HEADER, n - _HEADER)
-            self._heard = now
+            self._since = now
 
-    def listen(self, wanted, speaking, now):
-        # Switches the microphone. In half duplex it is off while a reply is heard or, in a turn that is `speaking`, about
-        # to go on.
+    def listen(self, live, speaking, now):
+        # Switches the microphone, `live` if it is wanted. In half duplex it is off while a reply is heard or, in a turn that
+        # is `speaking`, about to go on.
         mic = self.mic
-        if self.half and (self.playing or (speaking and diff(now, self._heard) < _GAP_MS)):
-            wanted = False
-        if mic and mic.live != wanted:
-            if wanted:
+        if self.half and (self.playing or (speaking and diff(now, self._since) < _GAP_MS)):
+            live = False
+        if mic and mic.live != live:
+            if live:
                 mic.start(now)
             else:
                 mic.stop()

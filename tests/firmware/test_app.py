@@ -5,7 +5,7 @@ import micropython
 from fake_device import LOUD, Device, opened
 from support import SkipTest, raises
 from vrt import links
-from vrt.app import App, _random
+from vrt.app import App, random
 
 
 def test_device_introduces_itself():
@@ -357,16 +357,16 @@ class Shown:
         self.active = active
         self.live = live
         self.config = {"mute": mute}
-        self._light = ""
+        self._shown = ""
 
     def led(self, state):
-        assert state == self._light
+        assert state == self._shown
 
 
 def light(**changes):
     shown = Shown(**changes)
     App._show(shown)
-    return shown._light
+    return shown._shown
 
 
 def test_light_shows_what_matters_most():
@@ -393,4 +393,4 @@ def test_light_follows_the_turn():
 
 
 def test_random_is_in_range():
-    assert {_random(3) for _ in range(200)} == {0, 1, 2}
+    assert {random(3) for _ in range(200)} == {0, 1, 2}
