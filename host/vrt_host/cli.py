@@ -6,6 +6,7 @@ import argparse
 import importlib
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from vrt_host import __version__
 from vrt_host.errors import UsageError
@@ -18,9 +19,16 @@ COMMANDS = {
 }
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line; argparse would print the whole usage before it."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message} (see `{self.prog} --help`)\n")
+
+
 def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     """The parser with every subcommand listed, but only the one in `argv` filled in (others import heavy parts)."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="vrt",
         description="vRT Edge: voice boards that can be trusted with the front door.",
         epilog="`vrt COMMAND --help` shows a command's options with examples.",
