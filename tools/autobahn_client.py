@@ -19,12 +19,13 @@ _CASE_MS = 120000
 
 class Client:
     def __init__(self, base):
+        self.base = base
         self.link = WebSocketLink(base, _MESSAGE_MAX, _MESSAGE_MAX, chunk_bytes=16384)
 
     def run(self, path):
         # One connection from start to end; returns the last text.
         link = self.link
-        link.path = path
+        link.url = self.base + path
         started = time.ticks_ms()
         link.open(started)
         last = opened = None

@@ -9,9 +9,16 @@ from vrt.links import upgrade
 KEY = b"AAECAwQFBgcICQoLDA0ODw=="
 
 
-def refusal(answer):
-    assert answer[-4:] == b"\r\n\r\n"
-    return upgrade.refusal(answer[:-4], KEY)
+def refusal(answer, size=600):
+    # What is wrong with the answer, which comes byte by byte and is read no further than that; None: nothing.
+    buf = bytearray(size)
+    for n in range(len(answer)):
+        buf[n] = answer[n]
+        reason = upgrade.read(buf, n + 1, KEY)
+        if reason is not None:
+            assert reason or n == len(answer) - 1
+            return reason or None
+    raise AssertionError("no end of the answer")
 
 
 def test_request_is_what_the_standard_asks_for():
@@ -78,3 +85,22 @@ def test_bad_headers_are_told():
     for line in (b"no colon", b": no name", b" folded: line", b"Space : x", b"\tx: y"):
         answer = ANSWER.replace(b"\r\n\r\n", b"\r\n" + line + b"\r\n\r\n")
         assert refusal(answer) == "bad header in the answer", line
+
+
+def test_an_answer_that_is_too_long_is_told():
+    head = b"HTTP/1.1 101 Switching Protocols\r\nX: "
+    assert refusal(head + b"x" * 600) == "answer too long"
+    assert refusal(head + b"x" * 4100, 10000) == "answer too long"
+    assert refusal(ANSWER, len(ANSWER)) is None
+    assert refusal(ANSWER, len(ANSWER) - 1) == "answer too long"
+
+
+def test_another_protocol_is_told_at_its_first_bytes():
+    buf = bytearray(b"HTTP/x")
+    for n in range(5):
+        assert upgrade.read(buf, n + 1, KEY) is None
+    for n in range(5):
+        buf = bytearray(b"HTTP/x")
+        buf[n] += 1
+        assert upgrade.read(buf, n + 1, KEY) == "answer is not http"
+    assert refusal(b"SSH-2.0-OpenSSH_9.2\r\n") == "answer is not http"

@@ -3,7 +3,6 @@ import sys
 
 import micropython
 from peer import (
-    ANSWER,
     BINARY,
     CLOSE,
     ENTROPY,
@@ -21,7 +20,7 @@ from peer import (
 )
 from support import SkipTest, raises
 from vrt.errors import ProtocolError
-from vrt.links import AUDIO, CLOSED, NONE, OPEN, websocket
+from vrt.links import AUDIO, NONE, websocket
 from vrt.links import TEXT as TEXT_EVENT
 from vrt.links.websocket import CONTROL, WebSocket
 
@@ -33,10 +32,6 @@ class Client:
         self.events = []
         self.wrote = b""
         self.blocked = False
-
-    def start(self):
-        self.ws.start("host:1", "/path", ENTROPY)
-        return self
 
     def flush(self):
         ws = self.ws
@@ -75,15 +70,20 @@ class Client:
         self.wrote += bytes(memoryview(self.ws.out)[:length])
         return length
 
+    def keep(self, length, done):
+        # The socket took only `done` bytes of the frame.
+        self.wrote = bytes(self.ws.out[:done])
+        self.ws.out_at = done
+        self.ws.out_n = length - done
+        self.ws.writable = False
+
     def frames(self):
         return unmask(self.wrote)
 
     def open(self):
-        self.start()
-        self.flush()
-        self.wrote = b""
-        self.feed(ANSWER)
-        assert self.take() == ([(OPEN, None)], [])
+        self.ws.start(ENTROPY[16:])
+        assert self.take() == ([], [])
+        assert self.ws.writable
         return self
 
     def take(self):
@@ -106,68 +106,8 @@ def failed(stream, code):
         client.feed(frame(TEXT, b"before") + stream + frame(TEXT, b"later") + b"\xff" * 40, step)
         assert client.take() == ([(TEXT_EVENT, b"before")], [(CLOSE, bytes((code >> 8, code & 255)))])
         assert client.ws.close_code == code
-        assert client.ws.closing()
-        assert not client.ws.writable()
-
-
-# The upgrade
-
-
-def test_client_asks_for_the_upgrade():
-    client = Client().start()
-    client.flush()
-    lines = client.wrote.split(b"\r\n")
-    assert lines[0] == b"GET /path HTTP/1.1"
-    assert b"Host: host:1" in lines
-    assert b"Sec-WebSocket-Key: AAECAwQFBgcICQoLDA0ODw==" in lines
-    assert lines[-2:] == [b"", b""]
-    assert not client.ws.writable()
-    assert client.ws.frame(1, b"x", 1) == 0
-
-
-def test_client_reads_answer_cut_at_every_byte():
-    rest = frame(TEXT, b"hello") + frame(PING, b"p")
-    for cut in range(1, len(ANSWER + rest)):
-        client = Client(chunk=512).start()
-        client.flush()
-        client.wrote = b""
-        client.feed((ANSWER + rest)[:cut], 512)
-        client.feed((ANSWER + rest)[cut:], 512)
-        assert client.events == [(OPEN, None), (TEXT_EVENT, b"hello")], cut
-        assert client.frames() == [(PONG, b"p")]
-
-
-def refused(answer, reason):
-    for step in (1, 512):
-        client = Client(rx=512, chunk=512).start()
-        client.flush()
-        client.feed(answer, step)
-        assert client.events[:1] == [(CLOSED, None)], answer
-        assert (client.ws.close_code, client.ws.close_reason) == (1006, reason)
-        assert client.ws.out_n == 0
-        assert not client.ws.writable()
-
-
-def test_client_reports_refusals_in_words():
-    refused(b"HTTP/1.1 404 Not Found\r\nContent-Length: 3\r\n\r\n???", "http 404")
-    refused(b"SSH-2.0-OpenSSH_9.2\r\n", "answer is not http")
-    refused(ANSWER.replace(b"Bz3q", b"bz3q"), "wrong Sec-WebSocket-Accept")
-
-
-def test_client_bounds_the_answer():
-    head = b"HTTP/1.1 101 Switching Protocols\r\nX: "
-    refused(head + b"x" * 600, "answer too long")
-    client = Client(rx=10000, chunk=512).start()
-    client.flush()
-    client.feed(head + b"x" * 4100, 512)
-    assert client.ws.close_reason == "answer too long"
-
-
-def test_client_loses_the_connection_before_the_answer():
-    client = Client().start()
-    client.feed(ANSWER[:20])
-    client.ws.receive_eof()
-    assert (client.ws.close_code, client.ws.close_reason) == (1006, "eof")
+        assert client.ws.closing
+        assert not client.ws.writable
 
 
 # Messages
@@ -267,11 +207,8 @@ def test_client_counts_dropped_messages_over_connections():
     client = opened(rx=256)
     client.feed(frame(BINARY, bytes(300)))
     client.ws.receive_eof()
-    client.start()
-    client.flush()
-    client.feed(ANSWER)
+    client.open()
     assert client.ws.dropped == 1
-    assert client.events[-1] == (OPEN, None)
 
 
 def test_client_fails_at_a_message_beyond_reason():
@@ -348,16 +285,15 @@ def test_client_answers_the_latest_ping_after_a_stall():
 def test_client_answers_a_ping_before_the_next_message():
     client = opened()
     length = client.ws.frame(2, b"audio", 5)
-    client.ws.keep(length, 3)
-    client.wrote = bytes(client.ws.out[:3])
+    client.keep(length, 3)
     client.blocked = True
     client.feed(frame(PING, b"now"))
-    assert not client.ws.writable()
+    assert not client.ws.writable
     assert client.ws.frame(2, b"more!", 5) == 0
     client.blocked = False
     client.flush()
     assert client.frames() == [(BINARY, b"audio"), (PONG, b"now")]
-    assert client.ws.writable()
+    assert client.ws.writable
     assert client.send(2, b"more!")
 
 
@@ -365,13 +301,13 @@ def test_client_writes_out_a_half_sent_frame_byte_by_byte():
     client = opened()
     payload = Dice(1).bytes(200)
     length = client.ws.frame(1, payload, 200)
-    client.ws.keep(length, 0)
+    client.keep(length, 0)
     while client.ws.out_n:
-        assert not client.ws.writable()
+        assert not client.ws.writable
         client.wrote += bytes(client.ws.out[client.ws.out_at : client.ws.out_at + 1])
         client.ws.sent(1)
     assert client.frames() == [(TEXT, payload)]
-    assert client.ws.writable()
+    assert client.ws.writable
 
 
 def test_client_sends_masked_messages():
@@ -441,7 +377,7 @@ def test_client_closes():
     client = opened()
     client.ws.close(1000)
     client.flush()
-    assert client.ws.closing()
+    assert client.ws.closing
     assert not client.send(1, b"late")
     client.ws.close(1001)
     client.feed(frame(TEXT, b"unheard") + frame(PING, b"unanswered") + close(1000, b"bye"))
@@ -453,8 +389,7 @@ def test_client_closes():
 def test_client_closes_after_what_is_half_sent():
     client = opened()
     length = client.ws.frame(1, b"last words", 10)
-    client.ws.keep(length, 7)
-    client.wrote = bytes(client.ws.out[:7])
+    client.keep(length, 7)
     client.blocked = True
     client.feed(frame(PING, b"p"))
     client.ws.close(4000)
@@ -468,7 +403,7 @@ def test_client_refuses_to_send_a_wrong_close_code():
     for code in (0, 999, 1005, 1006, 1015, 2999, 5000):
         raises(ProtocolError, client.ws.close, code)
     assert client.wrote == b""
-    assert client.ws.writable()
+    assert client.ws.writable
 
 
 def test_client_loses_the_connection():
@@ -476,14 +411,14 @@ def test_client_loses_the_connection():
     client.ws.receive_eof()
     assert (client.ws.close_code, client.ws.close_reason) == (1006, "eof")
     assert client.events == []
-    assert not client.ws.writable()
+    assert not client.ws.writable
 
 
 def test_client_that_cannot_send_still_reads():
     client = opened()
     client.ws.cannot_send()
     assert client.ws.want == 1
-    assert not client.ws.writable()
+    assert not client.ws.writable
     assert client.ws.frame(2, b"x", 1) == 0
     client.feed(frame(TEXT, b"UNAUTHORIZED"))
     assert client.ws.want == 1, "a longer read could lose what it has"
@@ -503,12 +438,9 @@ def test_client_starts_afresh():
     client.feed(frame(FIRST_TEXT, b"\xe2\x82") + b"\x80\x7e\x01")
     client.ws.receive_eof()
     stream, events, pongs = conversation()
-    client.start()
-    client.flush()
-    client.feed(ANSWER)
-    client.wrote = b""
+    client.open()
     client.feed(stream)
-    assert client.events[1:] == events
+    assert client.events == events
     assert client.frames() == pongs
 
 
@@ -540,7 +472,8 @@ def test_frames_allocate_nothing():
                     break
                 event = ws.next_event(0)
             sent = ws.frame(2, audio, 165)
-            ws.keep(sent, 100)
+            ws.out_n = sent - 100
+            ws.out_at = 100
             ws.sent(sent - 100)
     finally:
         micropython.heap_unlock()
@@ -558,5 +491,5 @@ def test_modules_do_no_io():
                 if words and words[0] in ("import", "from"):
                     assert words[1] in (
                         "array", "binascii", "hashlib", "micropython", "sys", "vrt.errors", "vrt.links",
-                        "vrt.links.frames", "vrt.links.frames_plain", "vrt.links.upgrade",
+                        "vrt.links.frames", "vrt.links.frames_plain",
                     ), (name, line)  # fmt: skip

@@ -8,13 +8,15 @@ import micropython
 from certificates import AUTHORITY, KEY, SERVER, STRANGER, der
 from peer import ANSWER, BINARY, CLOSE, ENTROPY, PING, PONG, TEXT, Dice, close, frame, unmask
 from support import SkipTest, raises
+from vrt import links
 from vrt.errors import ConfigError, ProtocolError
-from vrt.links import AUDIO, CLOSED, NONE, OPEN, ws
+from vrt.links import AUDIO, CLOSED, NONE, OPEN, connect
 from vrt.links import TEXT as TEXT_EVENT
 from vrt.links.ws import WebSocketLink
 
 ON_MICROPYTHON = sys.implementation.name == "micropython"
-REAL = {"socket": ws.socket, "select": ws.select, "os": ws.os}
+REAL = {"socket": connect.socket, "select": connect.select, "os": connect.os}
+connect.forget = lambda: None  # so that every link connects over what stands here for the net
 
 
 class FakeSocket:
@@ -116,7 +118,7 @@ class FakeNet:
 def link_on(*sockets, **sizes):
     # A link whose next connections are these sockets.
     net = FakeNet(*sockets)
-    ws.socket = ws.select = ws.os = net
+    connect.socket = connect.select = connect.os = net
     return WebSocketLink("ws://host:81/path", **sizes), net
 
 
@@ -136,7 +138,7 @@ class SmallNet:
 def on_the_real_net():
     if not ON_MICROPYTHON:
         raise SkipTest("no MicroPython socket")
-    ws.socket, ws.select, ws.os = SmallNet(), REAL["select"], REAL["os"]
+    connect.socket, connect.select, connect.os = SmallNet(), REAL["select"], REAL["os"]
 
 
 def opened(now=1000, **sizes):
@@ -178,11 +180,12 @@ def test_link_connects():
     assert not link.send_text(b"early", 5)
     sock.inbox = ANSWER + frame(TEXT, b"at once")
     assert link.poll(8) == OPEN
-    assert link.unread()
+    assert link.last_rx == 8
+    assert not link.unread()
+    assert sock.inbox == frame(TEXT, b"at once"), "the socket still knows of what it has"
     assert link.poll(9) == TEXT_EVENT
     assert link.rx[: link.n] == b"at once"
-    assert not link.unread()
-    assert link.last_rx == 8
+    assert link.last_rx == 9
 
 
 def test_link_connects_to_the_first_address_that_answers():
@@ -254,6 +257,80 @@ def test_link_reports_a_refused_upgrade():
     assert sock.closed
 
 
+def test_link_loses_the_connection_before_the_answer():
+    for number, answer in ((errno.ECONNRESET, ANSWER[:20]), (0, ANSWER[:-1]), (0, b"")):
+        sock = FakeSocket()
+        link, _ = link_on(sock)
+        link.open(0)
+        sock.inbox = answer
+        assert link.poll(1) == NONE
+        sock.ended = True
+        if number:
+            sock.give = lambda number=number: OSError(number, "")
+        assert ended(link, 2) == (1006, "reset" if number else "eof")
+
+
+def test_link_reads_an_answer_cut_at_every_byte():
+    rest = frame(TEXT, b"hello") + frame(PING, b"p")
+    for cut in range(len(ANSWER + rest)):
+        sock = FakeSocket()
+        link, _ = link_on(sock)
+        link.open(0)
+        events = []
+        for part in ((ANSWER + rest)[:cut], (ANSWER + rest)[cut:]):
+            sock.inbox += part
+            for now in range(4):
+                event = link.poll(now)
+                if event:
+                    events.append(event)
+        assert events == [OPEN, TEXT_EVENT], cut
+        assert unmask(sock.wrote.partition(b"\r\n\r\n")[2]) == [(PONG, b"p")]
+
+
+def test_link_does_not_wait_for_the_end_of_a_long_answer():
+    sock = FakeSocket()
+    link, _ = link_on(sock, rx_bytes=200)
+    link.open(0)
+    sock.inbox = ANSWER[:-2] + b"X: " + b"x" * 300
+    assert ended(link, 1) == (1006, "answer too long")
+
+
+def test_link_forgets_what_it_needed_to_connect():
+    names = ["vrt.links." + name for name in ("connect", "tls", "upgrade", "url")]
+    held = [sys.modules.pop(name, None) for name in names]
+    try:
+        link = WebSocketLink("ws://127.0.0.1:1/")
+        assert not [name for name in names if name in sys.modules]
+        link.open(0)
+        assert "vrt.links.connect" in sys.modules
+        sys.modules["vrt.links.connect"].forget()
+        assert not [name for name in names if name in sys.modules]
+        assert not hasattr(links, "connect")
+        link.close(1000)
+        assert ended(link, 1) == (1006, "closed")
+    finally:
+        for name, module in zip(names, held):
+            if module:
+                sys.modules[name] = module
+                setattr(links, name.rpartition(".")[2], module)
+
+
+def test_link_forgets_when_it_is_open():
+    forgotten = []
+    sock = FakeSocket()
+    link, _ = link_on(sock)
+    connect.forget = lambda: forgotten.append(1)
+    try:
+        link.open(0)
+        assert link.poll(1) == NONE
+        assert not forgotten
+        sock.inbox = ANSWER
+        assert link.poll(2) == OPEN
+        assert len(forgotten) == 1
+    finally:
+        connect.forget = lambda: None
+
+
 def test_link_is_closed_while_it_connects():
     for ready in (0, 4):
         sock = FakeSocket(ready=ready)
@@ -283,7 +360,7 @@ def test_link_opens_again():
 
 def test_link_opened_while_open_drops_the_old_connection():
     link, sock = opened()
-    net = ws.socket
+    net = connect.socket
     again = FakeSocket()
     net.sockets.append(again)
     link.open(2000)
@@ -683,7 +760,7 @@ def fill(host):
 
 def fixed_key():
     # os.urandom that makes the key of ANSWER.
-    ws.os = FakeNet()
+    connect.os = FakeNet()
 
 
 def test_link_on_a_real_socket():
@@ -825,11 +902,11 @@ def test_link_over_tls_names_an_unset_clock():
         def gmtime(self):
             return (2000, 1, 1, 0, 0, 0, 5, 1)
 
-    ws.time = Clock()
+    connect.time = Clock()
     try:
         assert distrusts(host) == "tls: the clock is not set"
     finally:
-        ws.time = time
+        connect.time = time
 
 
 def test_link_over_tls_meets_a_host_without_it():

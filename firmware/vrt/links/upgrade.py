@@ -1,6 +1,10 @@
 # The HTTP request that asks for a WebSocket and the check of its answer (RFC 6455 section 4).
 import binascii
 
+from micropython import const
+
+_HEAD_MAX = const(4096)  # bytes of the answer, if the buffer holds as many
+
 
 def request(host, path, entropy):
     # Returns (the request's bytes, the key); entropy: 16 random bytes.
@@ -9,10 +13,16 @@ def request(host, path, entropy):
     return head.encode() + b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " + key + b"\r\n\r\n", key
 
 
-def refusal(head, key):
-    # What is wrong with the answer, for people, or None. head: its bytes without the empty line at the end.
-    lines = head.split(b"\r\n")
-    return _status(lines[0]) or _headers(lines[1:], key)
+def read(buf, n, key):
+    # buf[0:n] is the answer so far, one byte more than the last time. Returns None while there must be more, ""
+    # when the host agrees, or what is wrong, for people.
+    byte = buf[n - 1]
+    if n < 6 and byte != b"HTTP/"[n - 1]:
+        return "answer is not http"
+    if byte == 10 and n > 4 and buf[n - 2] == 13 and buf[n - 3] == 10 and buf[n - 4] == 13:
+        lines = bytes(buf[: n - 4]).split(b"\r\n")
+        return _status(lines[0]) or _headers(lines[1:], key)
+    return "answer too long" if n == min(len(buf), _HEAD_MAX) else None
 
 
 def _status(line):
@@ -22,7 +32,7 @@ def _status(line):
         return "answer is not http"
     if code != b"101":
         return "http " + code.decode()
-    return None if version == b"HTTP/1.1" else "answer is not http 1.1"
+    return "" if version == b"HTTP/1.1" else "answer is not http 1.1"
 
 
 def _headers(lines, key):
@@ -43,7 +53,7 @@ def _headers(lines, key):
             accept = True
         elif name in (b"sec-websocket-extensions", b"sec-websocket-protocol"):
             return "extension or subprotocol that was not asked for"
-    return None if upgrade and connection and accept else "answer lacks an upgrade header"
+    return "" if upgrade and connection and accept else "answer lacks an upgrade header"
 
 
 def _accept(key):

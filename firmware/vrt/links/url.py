@@ -1,4 +1,4 @@
-# A WebSocket's address (RFC 6455 section 3), taken apart at start-up.
+# A WebSocket's address (RFC 6455 section 3).
 from vrt.errors import ConfigError
 
 _EXAMPLE = ", such as ws://192.168.1.20:8080/"
