@@ -22,7 +22,6 @@ _TAKEN = const(0x77)  # w
 _HEARD = const(0x72)  # r
 _BUTTON = const(0x62)  # b
 
-_STAGED = const(768)
 _RX = const(0)
 _TX = const(1)
 
@@ -135,15 +134,12 @@ class I2S:
             self.waiting = buf
         else:
             return n
-        _work[0] = kind
-        _work[1] = n
-        if kind == _READ:
-            _put(_work, 4)
-        elif isinstance(buf, array) and n <= _STAGED:
-            _samples[2 : 2 + n // 2] = buf
-            _put(_work, n + 4)
-        else:
-            _put(_work, 4)
+        _header[0] = kind
+        _header[1] = 0
+        _header[2] = n & 255
+        _header[3] = n >> 8
+        _put(_header, 4)
+        if kind == _WRITE:
             _put(buf, n)
         return n
 
@@ -202,7 +198,7 @@ def _receive():
         return False
     if kind == _HEARD:
         _wire.readinto(i2s.running)
-    # That transfer is done; the handler runs from the scheduler, as on a board.
+    # That transfer is done; the handler runs from the scheduler, as on a board, before the next message is read.
     i2s.running = i2s.waiting
     i2s.waiting = None
     micropython.schedule(i2s.function, i2s)
@@ -224,9 +220,7 @@ _wire.connect(socket.getaddrinfo(_host, int(_port))[0][-1])
 _wire.setsockopt(6, 1, 1)  # TCP_NODELAY
 _poller = select.poll()
 _poller.register(_wire, select.POLLIN)
-_header = bytearray(4)  # of the message that comes
-_work = array("h", bytes(4 + _STAGED))  # a header and 16 ms of a write, to leave in one piece
-_samples = memoryview(_work)  # an array's own slices allocate
+_header = bytearray(4)  # of the message in hand
 _open = [None, None]  # the I2S objects, by unit
 _count = 0  # of those ever opened, in 8 bits
 _pressed = False
