@@ -11,7 +11,7 @@ from vrt_host.harness.picture import Mark, Zoom
 from vrt_host.harness.recorder import Event, NotSeen
 from vrt_host.harness.rig import Rig
 from vrt_host.harness.stage import Stage
-from vrt_host.harness.user import HOLD_S, REACT_S, User
+from vrt_host.harness.user import HOLD_S, REACT_S, RESTING, User
 from vrt_host.sim.wav import Samples
 
 HEARD_S = 6.0
@@ -322,11 +322,15 @@ class Conversation:
         )
 
     async def _pause(self) -> None:
-        """Until nothing has changed for a moment: what was said last is over for the host too."""
+        """Until the board is at rest and nothing has changed for a moment: what was said last is over for the host too."""
         recorder = self._stage.recorder
-        with contextlib.suppress(NotSeen):
-            while True:
+        deadline = recorder.now + SPOKEN_S
+        while recorder.now < deadline:
+            try:
                 await recorder.wait_for(_changes, within=PAUSE_S, after=recorder.mark())
+            except NotSeen:
+                if self._rig.board.hardware.led in RESTING:
+                    return
 
 
 def _starts_to_sound(event: Event) -> bool:
