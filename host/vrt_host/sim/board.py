@@ -151,7 +151,7 @@ class SimBoard:
             env={
                 **os.environ,
                 "VRT_SIM": self.hardware.address,
-                "MICROPYPATH": os.pathsep.join([*map(str, self._build.folders), ".frozen"]),
+                "MICROPYPATH": os.pathsep.join([*self._mount(), ".frozen"]),
             },
         )
         self._console = asyncio.create_task(self._read(self._process))
@@ -164,6 +164,16 @@ class SimBoard:
             raise VrtError(f"the board did not boot within {_BOOT_S:g} s") from None
         finally:
             self._listeners.remove(watch)
+
+    def _mount(self) -> list[str]:
+        """The folders of the build under short names, as on a board: every module keeps its path in the heap."""
+        names = []
+        for number, folder in enumerate(self._build.folders):
+            name = f"lib{number}"
+            (self.flash / name).unlink(missing_ok=True)
+            (self.flash / name).symlink_to(folder)
+            names.append(name)
+        return names
 
     async def stop(self) -> None:
         """Power off in order: the firmware sees its hardware go and cleans up."""
