@@ -1,8 +1,6 @@
 # Starts the device. Before it does, there is time to stop it: with Ctrl-C, or the button held.
 # ruff: noqa: PLC0415  (nothing is imported before it is known that this runtime can run it)
-import gc
 import sys
-import time
 
 
 def refusal(implementation):
@@ -15,45 +13,15 @@ def refusal(implementation):
     return f"vRT Edge needs MicroPython 1.27 or newer, not {found}: flash one from micropython.org/download"
 
 
-def stopped(board, wait_ms):
-    # The safe-boot window: True when the button is held in it.
-    if wait_ms:
-        print("vrt: starts in", wait_ms, "ms; Ctrl-C or the button held now stops it")
-    start = time.ticks_ms()
-    while time.ticks_diff(time.ticks_ms(), start) < wait_ms:
-        if board.button():
-            print("vrt: stopped by the button")
-            return True
-        board.wait(None, 10)
-    return False
-
-
-def start(board):
-    # The device, or None when it was stopped.
-    from vrt.config import checked
-
-    config = checked(board.config(), board.DESCRIPTION["duplex"])
-    if stopped(board, config["safe_boot_ms"]):
-        return None
-    # While the code comes in, what it leaves behind is collected often: so it packs closely, and the rest of the heap
-    # stays in one piece for the buffers.
-    if hasattr(gc, "threshold"):
-        gc.threshold(gc.mem_free() // 32)
-    from vrt.build import build
-
-    app = build(board, config)
-    if hasattr(gc, "threshold"):
-        gc.threshold(-1)
-    return app
-
-
 def run(board):
     # Until it is stopped. Whatever goes wrong is in the log, on the LED, and raised again.
+    from vrt.build import start
     from vrt.errors import ConfigError
 
     app = None
     try:
         app = start(board)
+        del start  # its module shall not stay in the heap
         if app:
             app.run()
     except ConfigError as error:
