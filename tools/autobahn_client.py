@@ -20,7 +20,7 @@ _CASE_MS = 120000
 class Client:
     def __init__(self, base):
         self.base = base
-        self.link = WebSocketLink(base, _MESSAGE_MAX, _MESSAGE_MAX, chunk_bytes=16384)
+        self.link = WebSocketLink(base, _MESSAGE_MAX, _MESSAGE_MAX, chunk=16384)
 
     def run(self, path):
         # One connection from start to end; returns the last text.

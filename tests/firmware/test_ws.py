@@ -289,7 +289,7 @@ def test_link_reads_an_answer_cut_at_every_byte():
 
 def test_link_does_not_wait_for_the_end_of_a_long_answer():
     sock = FakeSocket()
-    link, _ = link_on(sock, rx_bytes=200)
+    link, _ = link_on(sock, rx=200)
     link.open(0)
     sock.inbox = ANSWER[:-2] + b"X: " + b"x" * 300
     assert ended(link, 1) == (1006, "answer too long")
@@ -413,7 +413,7 @@ def test_link_moves_messages_byte_by_byte():
 def test_link_keeps_every_message_whole_over_any_socket():
     for seed in range(25):
         dice = Dice(seed)
-        link, sock = opened(rx_bytes=800, tx_bytes=800)
+        link, sock = opened(rx=800, tx=800)
         sock.give = lambda dice=dice: (None, 1, 2, 7, 700)[dice.roll(5)]
         sock.take = lambda dice=dice: (None, 0, 1, 3, 100, 700)[dice.roll(6)]
         sent, heard, sends, pings = [], [], [], []
@@ -483,7 +483,7 @@ def test_link_answers_every_ping_of_one_read():
 
 
 def test_link_counts_what_does_not_fit():
-    link, sock = opened(rx_bytes=300)
+    link, sock = opened(rx=300)
     sock.inbox = frame(BINARY, bytes(301)) + frame(BINARY, b"fits")
     while not link.poll(1001):
         pass
@@ -505,7 +505,7 @@ def test_link_lets_go_of_the_loop_in_a_flood():
 def test_link_never_says_none_with_bytes_unread():
     for seed in range(20):
         dice = Dice(seed)
-        link, sock = opened(rx_bytes=200, chunk_bytes=64)
+        link, sock = opened(rx=200, chunk=64)
         stream = b""
         while len(stream) < 3000:
             kind = dice.roll(4)

@@ -32,7 +32,7 @@ def forget():
             delattr(links, name)
 
 
-def check(url, ca):
+def checked(url, ca):
     # Returns the TLS context that the url asks for, or None. Raises ConfigError.
     made = None
     if parse(url)[0]:
@@ -46,7 +46,7 @@ def check(url, ca):
 def connect(link, tls):
     # A generator that connects link.sock to link.url and starts the link's WebSocket. Yields None while it
     # waits, and at the end why it failed, for people, or "". Only its first step blocks, to look up the name.
-    # Raises what sockets and TLS raise, for word().
+    # Raises what sockets and TLS raise, for explain().
     _, host, port, path, header = parse(link.url)
     reason = yield from _dial(link, host, port)
     if not reason:
@@ -68,11 +68,11 @@ def _dial(link, host, port):
         addresses = socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM)
     except OSError:
         addresses = ()
-    for address in addresses:
+    for entry in addresses:
         try:
-            link.sock = sock = _socket(*address)
+            link.sock = sock = _socket(entry)
         except OSError as error:
-            reason = word(error)
+            reason = explain(error)
             continue
         poller = select.poll()
         poller.register(sock, select.POLLOUT)
@@ -86,14 +86,15 @@ def _dial(link, host, port):
         try:
             sock.readinto(link.chunk, 1)  # raises what connect could not
         except OSError as error:
-            reason = word(error)
+            reason = explain(error)
         link.sock = None
         sock.close()
     return reason
 
 
-def _socket(family, kind, protocol, _, address):
-    # On its way to the address. Raises OSError.
+def _socket(entry):
+    # On its way to an address of getaddrinfo. Raises OSError.
+    family, kind, protocol, _, address = entry
     sock = socket.socket(family, kind, protocol)
     try:
         sock.setblocking(False)
@@ -130,7 +131,7 @@ def _upgrade(link, head, key):
     return reason
 
 
-def word(error):
+def explain(error):
     # What went wrong, for people.
     if isinstance(error, MemoryError):
         return "memory"

@@ -6,9 +6,9 @@ from micropython import const
 _HEAD_MAX = const(4096)  # bytes of the answer, if the buffer holds as many
 
 
-def request(host, path, entropy):
-    # Returns (the request's bytes, the key); entropy: 16 random bytes.
-    key = binascii.b2a_base64(entropy)[:-1]
+def request(host, path, seed):
+    # Returns (the request's bytes, the key); seed: 16 random bytes.
+    key = binascii.b2a_base64(seed)[:-1]
     head = f"GET {path} HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     return head.encode() + b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " + key + b"\r\n\r\n", key
 
@@ -35,9 +35,9 @@ def _status(line):
     return "" if version == b"HTTP/1.1" else "answer is not http 1.1"
 
 
-def _headers(lines, key):
+def _headers(entries, key):
     upgrade = connection = accept = False
-    for line in lines:
+    for line in entries:
         name, colon, value = line.partition(b":")
         if not colon or not name or name.strip() != name:
             return "bad header in the answer"

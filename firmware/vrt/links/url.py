@@ -2,25 +2,17 @@
 from vrt.errors import ConfigError
 
 _EXAMPLE = ", such as ws://192.168.1.20:8080/"
-_CREDENTIALS = ("token", "access_token", "auth", "api_key", "apikey", "password", "secret")
+_SECRET = " token access_token auth api_key apikey password secret "
 
 
-def _cut(text, marks):
-    # Splits before the first of the marks.
-    for at, character in enumerate(text):
-        if character in marks:
-            return text[:at], text[at:]
-    return text, ""
-
-
-def _host_and_port(authority):
-    # The port is None when there is none.
-    if authority.startswith("["):  # an IPv6 address
-        host, bracket, rest = authority[1:].partition("]")
+def _host(url):
+    # Returns (host, port) of the part between // and the path; port: None when there is none.
+    if url.startswith("["):  # an IPv6 address
+        host, bracket, rest = url[1:].partition("]")
         if not bracket or rest[:1] not in ("", ":"):
             raise ConfigError("url must close an IPv6 address with ], such as ws://[::1]:8080/")
         return host, rest[1:] if rest else None
-    host, colon, port = authority.partition(":")
+    host, colon, port = url.partition(":")
     return host, port if colon else None
 
 
@@ -34,14 +26,15 @@ def parse(url):
             raise ConfigError("url must be plain ASCII without spaces: write other characters as %XX")
     if "#" in rest:
         raise ConfigError("url must not have a # part: remove it")
-    authority, path = _cut(rest, "/?")
+    authority = rest.split("/")[0].split("?")[0]
+    path = rest[len(authority) :]
     if "@" in authority:
         raise ConfigError("url must not hold a user or password: put the token into the configuration")
     for pair in path.partition("?")[2].split("&"):
         name, equals, _ = pair.partition("=")
-        if equals and name.lower() in _CREDENTIALS:
+        if equals and " " + name.lower() + " " in _SECRET:
             raise ConfigError(f"url must not hold credentials ({name}): put the token into the configuration")
-    host, port = _host_and_port(authority)
+    host, port = _host(authority)
     if not host:
         raise ConfigError("url must name a host" + _EXAMPLE)
     tls = scheme.lower() == "wss"

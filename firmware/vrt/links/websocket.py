@@ -26,7 +26,7 @@ else:
     from vrt.links.frames_plain import build, feed, utf8
 
 # One more event than all links have: there may be something to send; ask for the next event at once.
-CONTROL = 5
+_CONTROL = const(5)
 
 # Slots of the kernels' state, see frames.py.
 _N = const(8)
@@ -38,6 +38,7 @@ _KEY_HIGH = const(15)
 _KEY_LOW = const(16)
 _SLOTS = const(17)
 
+_NO_CODE = const(1005)  # 7.1.5: in close_code, for a close frame without one; nobody may send it
 _CONTROL_MAX = const(125)  # 5.5
 _FRAME_EXTRA = const(14)  # the longest header with its key
 
@@ -48,16 +49,16 @@ def _valid(code):
 
 
 class WebSocket:
-    # rx_bytes: the largest message taken; a larger one is thrown away unbuffered and counted in `dropped`, as
-    # vRT asks; one of 2**30 bytes closes with 1009. tx_bytes: the largest message sent.
-    def __init__(self, rx_bytes, tx_bytes, chunk_bytes):
-        self.rx = bytearray(rx_bytes)
-        self._tx = bytearray(tx_bytes + _FRAME_EXTRA)
-        self.chunk = bytearray(chunk_bytes)
+    # In bytes, rx: the largest message taken; a larger one is thrown away unbuffered and counted in `dropped`, as
+    # vRT asks; one of 2**30 bytes closes with 1009. tx: the largest message sent. chunk: the most read at once.
+    def __init__(self, rx, tx, chunk):
+        self.rx = bytearray(rx)
+        self.tx = bytearray(tx + _FRAME_EXTRA)
+        self.chunk = bytearray(chunk)
         self._ctl = bytearray(_CONTROL_MAX)
-        self._pong = bytearray(_CONTROL_MAX)
+        self.pong = bytearray(_CONTROL_MAX)
         self._ctl_tx = bytearray(_CONTROL_MAX + _FRAME_EXTRA)
-        self._st = array("i", bytes(4 * _SLOTS))
+        self._state = array("i", bytes(4 * _SLOTS))
         self.dropped = 0
         self.reset()
 
@@ -67,41 +68,43 @@ class WebSocket:
         self.close_reason = ""
         self.n = 0  # bytes of the latest message
         self.want = len(self.chunk)
-        self.out = self._tx
+        self.out = self.tx
         self.out_at = self.out_n = 0
-        self._pong_n = -1  # length of the payload in _pong that waits to be sent
+        self._pong_n = -1  # length of the payload in pong that waits to be sent
         self._close = None  # the payload of the close frame that waits to be sent
         self._open = False  # neither side has begun to close
         self.closing = False  # our close frame was sent or is about to be; messages are no longer handed out
         self.writable = False  # a message would be taken now
         self._lost = False  # nothing can be sent any more
 
-    def start(self, entropy):
-        # The upgrade is done. entropy: 4 random bytes. Masks must be unpredictable for scripts that attack
+    def start(self, seed):
+        # The upgrade is done. seed: 4 random bytes. Masks must be unpredictable for scripts that attack
         # proxies (10.3). No stranger's code runs here, so a generator that starts from random bits is enough.
         self.reset()
-        st = self._st
+        st = self._state
         for slot in range(_SLOTS):
             st[slot] = 0
         st[_LIMIT] = len(self.rx)
         st[_WANT] = st[_LAST] = self.want = 2  # the shortest frame
-        st[_KEY_HIGH] = entropy[0] << 8 | entropy[1]
-        st[_KEY_LOW] = entropy[2] << 8 | entropy[3] | 1  # all zeros would stay so
+        st[_KEY_HIGH] = seed[0] << 8 | seed[1]
+        st[_KEY_LOW] = seed[2] << 8 | seed[3] | 1  # all zeros would stay so
         self._open = self.writable = True
 
     def receive_eof(self, reason="eof"):
         # The connection is over; close_code and close_reason say how.
-        self._end(1006, "reset" if self._lost else reason)
+        if not self.close_code:  # the first reason counts
+            self.close_code = 1006
+            self.close_reason = "reset" if self._lost else reason
         self._open = self.closing = self.writable = False
         self.out_n = 0
 
     def next_event(self, n):
         # n: bytes that are new in chunk. Returns NONE, TEXT or AUDIO (the message is rx[0:self.n] until the next
-        # call), or CONTROL.
+        # call), or _CONTROL.
         if self.close_code:  # whatever follows a close frame or a fault means nothing
             self.want = len(self.chunk)
             return NONE
-        st = self._st
+        st = self._state
         got = feed(st, self.chunk, n, self.rx, self._ctl)
         self.want = st[_WANT]
         if self._lost and self.want:
@@ -111,52 +114,61 @@ class WebSocket:
         if 0 < got < 3 and not self.closing:
             self.n = st[_N]
             return got + 1
-        self._control(got)
-        return CONTROL
+        self._handle(got)
+        return _CONTROL
 
-    def _control(self, got):
+    def _handle(self, got):
         # What feed returned, when it is no message to hand out.
-        n = self._st[_CTL]
         ctl = self._ctl
-        if got < 0:
-            self._fail(-got)
-        elif got == 3:
+        n = self._state[_CTL]
+        if got == 3:
             self.dropped += 1
         elif got == 9 and self._open:  # 5.5.3: an unsent answer to an older ping may be left out
-            self._ctl = self._pong
-            self._pong = ctl
+            self._ctl = self.pong
+            self.pong = ctl
             self._pong_n = n
-            self._next_out()
-        elif got == 8:
-            # 5.5.1: the code is answered with itself, an empty payload with an empty one.
-            code = ctl[0] << 8 | ctl[1] if n > 1 else 1005  # which nobody may send
+            self._next()
+        if got > 0 and got != 8:
+            return
+        code = -got
+        reason = None
+        if got == 8:
+            code = ctl[0] << 8 | ctl[1] if n > 1 else _NO_CODE
             if n and not _valid(code):
-                self._fail(1002)
+                code = 1002
             elif n and utf8(ctl, 2, n, 0):
-                self._fail(1007)
+                code = 1007
             else:
-                self._end(code, str(ctl[2:n], "utf-8") if n > 2 else "closed")
-                self._send_close(code if n else 0)
+                reason = str(ctl[2:n], "utf-8") if n > 2 else "closed"
+        if reason is None:  # 7.1.7: say why, then hear nothing more
+            reason = "protocol error"
+            if code == 1007:
+                reason = "text is not utf-8"
+            elif code == 1009:
+                reason = "message too big"
+        self.close_code = code
+        self.close_reason = reason
+        self._send_close(code)
 
     # Sending
 
-    def frame(self, opcode, buf, n):
-        # Makes buf[0:n] a message, opcode 1 (text) or 2 (binary): the frame is out[0:length]. Returns the
+    def frame(self, kind, buf, n):
+        # Makes buf[0:n] a message, kind 1 (text) or 2 (binary): the frame is out[0:length]. Returns the
         # length, or 0: not now, because a frame is half out or the WebSocket is not open.
         if self.out_n or not self._open:
             return 0
         if not 0 <= n <= len(buf):
             raise ProtocolError("no such bytes in the buffer")
-        if n > len(self._tx) - _FRAME_EXTRA:
-            raise ProtocolError(f"message of {n} bytes is larger than tx_bytes")
-        self.out = self._tx
-        return build(self._tx, 0x80 | opcode, buf, n, self._st)
+        if n > len(self.tx) - _FRAME_EXTRA:
+            raise ProtocolError(f"message of {n} bytes is larger than tx")
+        self.out = self.tx
+        return build(self.tx, 0x80 | kind, buf, n, self._state)
 
     def sent(self, n):
         if self.out_n:  # cannot_send leaves nothing
             self.out_at += n
             self.out_n -= n
-        self._next_out()
+        self._next()
 
     def cannot_send(self):
         # The socket takes nothing any more. What the peer said before, and why it closed, may still be read;
@@ -168,16 +180,16 @@ class WebSocket:
         self.want = min(self.want, 1)
         self._open = self.writable = False
 
-    def _next_out(self):
+    def _next(self):
         # Control frames go out between data frames, the close last.
         if not self.out_n:
             self.out = self._ctl_tx
             self.out_at = 0
             if self._pong_n >= 0:
-                self.out_n = build(self.out, 0x8A, self._pong, self._pong_n, self._st)
+                self.out_n = build(self.out, 0x8A, self.pong, self._pong_n, self._state)
                 self._pong_n = -1
             elif self._close is not None:
-                self.out_n = build(self.out, 0x88, self._close, len(self._close), self._st)
+                self.out_n = build(self.out, 0x88, self._close, len(self._close), self._state)
                 self._close = None
         self.writable = self._open and not self.out_n
 
@@ -189,23 +201,9 @@ class WebSocket:
         self._send_close(code)
 
     def _send_close(self, code):
-        # The code 0 sends none.
+        # 5.5.1: a code is answered with itself, none with none.
         if self._open:
             self._open = False
             self.closing = True
-            self._close = bytes((code >> 8, code & 255)) if code else b""
-            self._next_out()
-
-    def _end(self, code, reason):
-        # The first reason counts.
-        if not self.close_code:
-            self.close_code = code
-            self.close_reason = reason
-
-    def _fail(self, code):
-        # 7.1.7: say why, then hear nothing more.
-        reason = (
-            "text is not utf-8" if code == 1007 else "message too big" if code == 1009 else "protocol error"
-        )
-        self._end(code, reason)
-        self._send_close(code)
+            self._close = b"" if code == _NO_CODE else bytes((code >> 8, code & 255))
+            self._next()

@@ -4,7 +4,7 @@
 from micropython import const
 
 from vrt.links import CLOSED, NONE, OPEN
-from vrt.links.websocket import CONTROL, WebSocket
+from vrt.links.websocket import WebSocket
 from vrt.ticks import diff
 
 _CONNECT_MS = const(15000)  # from open() to OPEN; a TLS handshake takes seconds on a board
@@ -12,24 +12,25 @@ _CLOSE_MS = const(2000)  # from the first close frame to the end of the stream
 _STALL_MS = const(10000)  # without a byte accepted by the socket while there is something to send
 _READS = const(8)  # in one poll, so that a flood of bytes without a message cannot hold the loop
 
+_CONTROL = const(5)  # of websocket.py
 _ERRORS = (OSError, ValueError, MemoryError)  # what sockets and TLS raise
 
 
 class WebSocketLink(WebSocket):
-    # rx_bytes, tx_bytes: the largest message either way; a larger one from the host is counted in `dropped`.
+    # rx, tx: bytes of the largest message either way; a larger one from the host is counted in `dropped`.
     # ca: see tls.py. The ticks given to open and poll are milliseconds, see vrt.ticks.
-    def __init__(self, url, rx_bytes=4096, tx_bytes=4096, *, ca=None, chunk_bytes=256):
-        WebSocket.__init__(self, rx_bytes, tx_bytes, chunk_bytes)
-        from vrt.links.connect import check  # noqa: PLC0415  (memory, as all of connect.py)
+    def __init__(self, url, rx=4096, tx=4096, *, ca=None, chunk=256):
+        WebSocket.__init__(self, rx, tx, chunk)
+        from vrt.links.connect import checked  # noqa: PLC0415  (memory, as all of connect.py)
 
         self.url = url
-        self._tls = check(url, ca)
+        self.tls = checked(url, ca)
         self.sock = None
-        self.last_rx = self._now = 0
-        self._stuck = None  # since when the socket has taken nothing of what goes out
-        self._since = 0  # the deadline: _limit milliseconds (0: none) after _since
-        self._shut()
-        self.poll = self._polling().send
+        self.last_rx = self.now = 0
+        self._stalled = None  # since when the socket has taken nothing of what goes out
+        self._since = 0  # the deadline: _timeout_ms (0: none) after _since
+        self._forget()
+        self.poll = self._running().send
         self.poll(None)  # to its first yield
 
     def unread(self):
@@ -38,16 +39,16 @@ class WebSocketLink(WebSocket):
 
     def open(self, now):
         # Starts to connect. Failures come as CLOSED from poll, with the reason.
-        self._shut()
+        self._forget()
         self.reset()
-        self._now = self._since = self.last_rx = now
-        self._limit = _CONNECT_MS
-        self._stuck = None
+        self.now = self._since = self.last_rx = now
+        self._timeout_ms = _CONNECT_MS
+        self._stalled = None
         try:
             from vrt.links.connect import connect  # noqa: PLC0415
 
-            self._connecting = connect(self, self._tls)
-            self._connect()
+            self.connecting = connect(self, self.tls)
+            self._advance()
         except _ERRORS as error:
             self._fault(error)
 
@@ -56,20 +57,20 @@ class WebSocketLink(WebSocket):
     # So they are small, and the one that cannot be is a generator, whose state is made once: poll is its
     # send.
 
-    def _polling(self):  # noqa: C901, PLR0912  (a call would cost more than its branches)
+    def _running(self):  # noqa: C901, PLR0912  (a call would cost more than its branches)
         # poll(now): at most one event.
         event = NONE
         while True:
-            self._now = yield event
+            self.now = yield event
             event = NONE
             try:
-                if self._connecting:
-                    event = self._connect()
+                if self.connecting:
+                    event = self._advance()
                 elif self.out_n:
                     self._flush()
-                    if self.out_n and diff(self._now, self._stuck) >= _STALL_MS:
-                        self._over("timeout")
-                reads = 0 if self._connecting else _READS
+                    if self.out_n and diff(self.now, self._stalled) >= _STALL_MS:
+                        self._end("timeout")
+                reads = 0 if self.connecting else _READS
                 while not event and self.sock:
                     if self.want:
                         if reads == 0:
@@ -78,33 +79,33 @@ class WebSocketLink(WebSocket):
                         n = self.sock.readinto(self.chunk, self.want)
                         if not n:
                             if n == 0:
-                                self._over("eof")
+                                self._end("eof")
                             break
-                        self.last_rx = self._now
+                        self.last_rx = self.now
                         event = self.next_event(n)
                     else:
                         event = self.next_event(0)
-                    if event == CONTROL:
+                    if event == _CONTROL:
                         event = NONE
                         self._answer()
             except _ERRORS as error:
                 self._fault(error)
             if not event:
                 # Is it time for one?
-                if self._limit and diff(self._now, self._since) >= self._limit:
-                    self._over("timeout")
-                if self._ended:
-                    self._ended = False
+                if self._timeout_ms and diff(self.now, self._since) >= self._timeout_ms:
+                    self._end("timeout")
+                if self._closed:
+                    self._closed = False
                     event = CLOSED
 
     def send_text(self, buf, n):
         return self.send_audio(buf, n, 1)
 
-    def send_audio(self, buf, n, opcode=2):
-        # buf[0:n] as one message; False: not now. Raises ProtocolError when it is larger than tx_bytes.
+    def send_audio(self, buf, n, kind=2):
+        # buf[0:n] as one message; False: not now. Raises ProtocolError when it is larger than tx.
         if self.out_n:
             self._flush()
-        n = self.frame(opcode, buf, n)
+        n = self.frame(kind, buf, n)
         if not n:
             return False
         done = self._write(n)
@@ -112,7 +113,7 @@ class WebSocketLink(WebSocket):
             self.out_at = done or 0
             self.out_n = n - self.out_at
             self.writable = False
-            self._stuck = self._now
+            self._stalled = self.now
         return True
 
     def _write(self, n):
@@ -122,39 +123,39 @@ class WebSocketLink(WebSocket):
             return self.sock.write(self.out, self.out_at, n)
         except _ERRORS:
             self.cannot_send()
-        self._since = self._now
-        self._limit = _CLOSE_MS
+        self._since = self.now
+        self._timeout_ms = _CLOSE_MS
         return n
 
     def _flush(self):
         while self.out_n:
             n = self._write(self.out_n)
             if not n:
-                if self._stuck is None:
-                    self._stuck = self._now
+                if self._stalled is None:
+                    self._stalled = self.now
                 break
             self.sent(n)
-            self._stuck = None
+            self._stalled = None
 
-    def _connect(self):
+    def _advance(self):
         # Returns OPEN or NONE.
-        reason = next(self._connecting)
+        reason = next(self.connecting)
         if reason is None:
             return NONE
-        self._connecting = None
+        self.connecting = None
         if reason:
-            self._over(reason)
+            self._end(reason)
             return NONE
-        self._limit = 0
-        self.last_rx = self._now
+        self._timeout_ms = 0
+        self.last_rx = self.now
         return OPEN
 
     def _answer(self):
         # A control frame came, a message was dropped, or a close frame is about to go.
         self._flush()
-        if self.closing and not self._limit:
-            self._since = self._now
-            self._limit = _CLOSE_MS
+        if self.closing and not self._timeout_ms:
+            self._since = self.now
+            self._timeout_ms = _CLOSE_MS
 
     # Ending
 
@@ -164,27 +165,27 @@ class WebSocketLink(WebSocket):
         if self.closing:
             self._answer()
         elif self.sock:
-            self._over("closed")
+            self._end("closed")
 
     def _fault(self, error):
         try:
-            from vrt.links.connect import word  # noqa: PLC0415
+            from vrt.links.connect import explain  # noqa: PLC0415
 
-            error = word(error)
+            error = explain(error)
         except MemoryError:
             error = "memory"
-        self._over(error)
+        self._end(error)
 
-    def _over(self, reason):
+    def _end(self, reason):
         # poll reports CLOSED; `reason` holds unless the WebSocket knows a better one.
         self.receive_eof(reason)
-        self._shut()
-        self._ended = True
+        self._forget()
+        self._closed = True
 
-    def _shut(self):
-        self._ended = False  # over, and not yet reported
-        self._connecting = None
-        self._limit = 0
+    def _forget(self):
+        self._closed = False  # over, and not yet reported
+        self.connecting = None
+        self._timeout_ms = 0
         if self.sock:
             self.sock.close()
             self.sock = None
