@@ -295,24 +295,55 @@ def test_link_does_not_wait_for_the_end_of_a_long_answer():
     assert ended(link, 1) == (1006, "answer too long")
 
 
+ONLY_TO_CONNECT = ["vrt.links." + name for name in ("connect", "tls", "upgrade", "url")]
+
+
+def hide_what_connects():
+    # So that the link imports it afresh, and truly forgets it. Returns what show_again() takes.
+    return [(name, sys.modules.pop(name)) for name in ONLY_TO_CONNECT if name in sys.modules]
+
+
+def show_again(held):
+    for name, module in held:
+        sys.modules[name] = module
+        setattr(links, name.rpartition(".")[2], module)
+
+
 def test_link_forgets_what_it_needed_to_connect():
-    names = ["vrt.links." + name for name in ("connect", "tls", "upgrade", "url")]
-    held = [sys.modules.pop(name, None) for name in names]
+    held = hide_what_connects()
     try:
         link = WebSocketLink("ws://127.0.0.1:1/")
-        assert not [name for name in names if name in sys.modules]
+        assert not [name for name in ONLY_TO_CONNECT if name in sys.modules]
         link.open(0)
         assert "vrt.links.connect" in sys.modules
         sys.modules["vrt.links.connect"].forget()
-        assert not [name for name in names if name in sys.modules]
+        assert not [name for name in ONLY_TO_CONNECT if name in sys.modules]
         assert not hasattr(links, "connect")
         link.close(1000)
         assert ended(link, 1) == (1006, "closed")
     finally:
-        for name, module in zip(names, held):
-            if module:
-                sys.modules[name] = module
-                setattr(links, name.rpartition(".")[2], module)
+        show_again(held)
+
+
+def test_link_leaves_nothing_of_what_it_needed_to_connect_on_the_heap():
+    on_the_real_net()
+    listening, port = listen()
+    listening.close()
+    held = hide_what_connects()
+    link = WebSocketLink(f"ws://127.0.0.1:{port}/")
+    used = []
+    for turn in range(4):
+        link.open(turn)
+        assert until(link, CLOSED) == CLOSED
+        gc.collect()
+        used.append(gc.mem_alloc())
+        sys.modules["vrt.links.connect"].forget()
+        gc.collect()
+        used.append(gc.mem_alloc())
+    show_again(held)
+    with_it, without = used[-2:]
+    assert with_it - without > 4000, used
+    assert without - used[1] < 500, used
 
 
 def test_link_forgets_when_it_is_open():
