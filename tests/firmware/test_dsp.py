@@ -38,7 +38,7 @@ def test_encode_ulaw_is_g711_for_every_sample():
     samples = array("h", range(-32768, 32768))
     for kernels in (dsp, plain):
         out = bytearray(65536 + 5)
-        kernels.encode_ulaw(samples, 65536, out, 5)
+        kernels.encode(samples, 65536, out, 5, 1)
         assert bytes(out[:5]) == bytes(5)
         for i in range(65536):
             if out[5 + i] != _ulaw(samples[i]):
@@ -49,9 +49,9 @@ def test_encode_ulaw_of_every_decoded_code_is_the_code():
     codes = bytes(range(256))
     for kernels in (dsp, plain):
         work = array("H", bytes(2 * 258))
-        kernels.decode_ulaw(codes, 256, work, 2)
+        kernels.decode(codes, 256, work, 2, 258, 1)
         out = bytearray(256)
-        kernels.encode_ulaw(array("h", [value - 0x8000 for value in work[2:]]), 256, out, 0)
+        kernels.encode(array("h", [value - 0x8000 for value in work[2:]]), 256, out, 0, 1)
         # Minus zero (0x7F) decodes to zero, whose code is 0xFF.
         assert bytes(out) == codes[:127] + b"\xff" + codes[128:]
 
@@ -61,24 +61,19 @@ def test_ulaw_equals_audioop():
         raise SkipTest("audioop")
     samples = array("h", range(-32768, 32768))
     out = bytearray(65536)
-    dsp.encode_ulaw(samples, 65536, out, 0)
+    dsp.encode(samples, 65536, out, 0, 1)
     assert bytes(out) == audioop.lin2ulaw(samples.tobytes(), 2)
     work = array("H", bytes(512))
-    dsp.decode_ulaw(bytes(range(256)), 256, work, 0)
+    dsp.decode(bytes(range(256)), 256, work, 0, 256, 1)
     assert array("h", [value - 0x8000 for value in work]).tobytes() == audioop.ulaw2lin(bytes(range(256)), 2)
 
 
-# name, samples in, history, samples out
-_FILTERS = (
-    ("halve", 320, dsp.HALVE_PAST, 160),
-    ("double", 160, dsp.DOUBLE_PAST, 320),
-    ("thrice", 80, dsp.THRICE_PAST, 240),
-    ("three_halves", 320, dsp.THRICE_PAST, 480),
-)
+# ratio, samples in, history, samples out
+_FILTERS = ((1, 320, 26, 160), (4, 160, 13, 320), (6, 80, 9, 240), (3, 320, 9, 480))
 
 
-def test_kernels_equal_their_plain_twins():
-    for name, n, past, count in _FILTERS:
+def test_filters_equal_their_plain_twins():
+    for ratio, n, past, count in _FILTERS:
         for extreme in (False, False, True, True):
             values = [
                 random.getrandbits(1) * 65535 if extreme else random.getrandbits(16) for _ in range(past + n)
@@ -87,34 +82,63 @@ def test_kernels_equal_their_plain_twins():
             for kernels in (dsp, plain):
                 work = array("H", values)
                 out = array("h", bytes(2 * count))
-                getattr(kernels, name)(work, n, out)
+                kernels.resample(work, n, out, ratio)
                 results.append((list(out), list(work)))
-            assert results[0] == results[1], name
+            assert results[0] == results[1], ratio
+
+
+def test_decode_equals_its_plain_twin_and_ends_in_silence():
+    samples = array("h", [random.getrandbits(16) - 0x8000 for _ in range(50)])
+    for src, width in ((bytes(samples), 1), (samples, 1), (samples, 2)):
+        results = []
+        for kernels in (dsp, plain):
+            work = array("H", [7] * 70)
+            kernels.decode(src, 50, work, 9, 60, width)
+            assert list(work[:9]) == [7] * 9
+            assert list(work[59:]) == [0x8000] + [7] * 10
+            results.append(list(work))
+        assert results[0] == results[1]
+    for kernels in (dsp, plain):
+        out = array("h", samples)
+        kernels.decode(out, 30, out, 0, 48, 0)
+        assert list(out) == list(samples[:30]) + [0] * 18 + list(samples[48:])
+
+
+def test_encode_equals_its_plain_twin():
     samples = array("h", [random.getrandbits(16) - 0x8000 for _ in range(333)])
+    for kernels in (dsp, plain):
+        packed = bytearray(2 * 333 + 5)
+        kernels.encode(samples, 333, packed, 5, 2)
+        assert packed == bytes(5) + bytes(samples)
+
+
+def test_hear_equals_its_plain_twin():
     results = []
     for kernels in (dsp, plain):
-        work = array("H", bytes(2 * 340))
-        state = array("i", (0x8000 * 32,))
-        level = kernels.measure(samples, 333, work, 7, state)
-        other = array("H", bytes(2 * 340))
-        kernels.centre(samples, 333, other, 7)
-        packed = bytearray(2 * 333 + 5)
-        kernels.pack(samples, 333, packed, 5)
-        filled = array("h", samples)
-        kernels.fill(filled, 3, 300, 0)
-        assert list(work) == list(other)
-        results.append((level, state[0], list(work), bytes(packed), list(filled)))
+        random.seed(3)
+        made = []
+        state = array("i", (0x8000 * 32, 0, 0, 0, 0, 0))
+        for loud in (0, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 11, 12, 13, 14, 15, 9, 14, 14, 13) + (8,) * 40:
+            samples = array("h", [random.getrandbits(loud) - (1 << loud >> 1) for _ in range(100)])
+            work = array("H", bytes(2 * 110))
+            kernels.hear(samples, 100, work, 7, state)
+            assert list(work) == [0] * 7 + [value + 0x8000 for value in samples] + [0] * 3
+            made.append(list(state))
+        results.append(made)
     assert results[0] == results[1]
+    assert any(state[5] for state in results[0])
+    assert not results[0][-1][5]
 
 
-def _through(name, past, samples, chunk, ratio):
+def _through(ratio, samples, chunk):
     # The samples in chunks through a filter, as the mic and the speaker use it; all that comes out.
+    past = {1: 26, 3: 9, 4: 13, 6: 9}[ratio]
     work = array("H", [0x8000] * (past + chunk))
-    out = array("h", bytes(2 * int(chunk * ratio)))
+    out = array("h", bytes(chunk * ratio))
     result = []
     for start in range(0, len(samples), chunk):
-        dsp.centre(array("h", samples[start : start + chunk]), chunk, work, past)
-        getattr(dsp, name)(work, chunk, out)
+        dsp.decode(array("h", samples[start : start + chunk]), chunk, work, past, past + chunk, 2)
+        dsp.resample(work, chunk, out, ratio)
         result += list(out)
     return result
 
@@ -139,18 +163,18 @@ _FULL = 20 * math.log(8000) / math.log(10)
 
 def test_halve_passes_speech_and_stops_what_would_alias():
     for frequency in (300, 1000, 2000, 3000):
-        out = _through("halve", dsp.HALVE_PAST, _tone(frequency, 16000, 3520), 320, 0.5)[160:]
+        out = _through(1, _tone(frequency, 16000, 3520), 320)[160:]
         tone, rest = _decibels(out, frequency, 8000)
         assert abs(tone - _FULL) < 0.1
         assert rest < _FULL - 70
     for frequency in (5000, 6000, 7000):
-        out = _through("halve", dsp.HALVE_PAST, _tone(frequency, 16000, 3520), 320, 0.5)[160:]
+        out = _through(1, _tone(frequency, 16000, 3520), 320)[160:]
         assert _decibels(out, 8000 - frequency, 8000)[0] < _FULL - 44
 
 
 def test_thrice_has_no_loud_images():
     for frequency, images in ((300, 44), (1000, 44), (2000, 36), (2500, 36), (3000, 29)):
-        out = _through("thrice", dsp.THRICE_PAST, _tone(frequency, 8000, 1680), 80, 3)[240:]
+        out = _through(6, _tone(frequency, 8000, 1680), 80)[240:]
         tone, rest = _decibels(out, frequency, 24000)
         assert abs(tone - _FULL) < 0.4
         assert rest < _FULL - images
@@ -158,11 +182,11 @@ def test_thrice_has_no_loud_images():
 
 def test_three_halves_and_double_keep_the_tone():
     for frequency in (300, 1000, 4000):
-        out = _through("three_halves", dsp.THRICE_PAST, _tone(frequency, 16000, 3520), 320, 1.5)[480:]
+        out = _through(3, _tone(frequency, 16000, 3520), 320)[480:]
         tone, rest = _decibels(out, frequency, 24000)
         assert abs(tone - _FULL) < 0.4
         assert rest < _FULL - 36
-        out = _through("double", dsp.DOUBLE_PAST, _tone(frequency, 24000, 5280), 240, 2)[480:]
+        out = _through(4, _tone(frequency, 24000, 5280), 240)[480:]
         tone, rest = _decibels(out, frequency, 48000)
         assert abs(tone - _FULL) < 0.1
         assert rest < _FULL - 44
@@ -170,31 +194,34 @@ def test_three_halves_and_double_keep_the_tone():
 
 def test_filters_do_not_depend_on_how_the_sound_is_cut():
     samples = [random.getrandbits(15) - 16384 for _ in range(960)]
-    for name, _, past, _ in _FILTERS:
-        ratio = {"halve": 0.5, "double": 2, "thrice": 3, "three_halves": 1.5}[name]
-        assert _through(name, past, samples, 60, ratio) == _through(name, past, samples, 480, ratio), name
+    for ratio, *_ in _FILTERS:
+        assert _through(ratio, samples, 60) == _through(ratio, samples, 480), ratio
 
 
 def test_filters_clip_and_never_wrap():
     square = ([32767] * 7 + [-32768] * 7) * 40
-    for name, _, past, _ in _FILTERS:
-        ratio = {"halve": 0.5, "double": 2, "thrice": 3, "three_halves": 1.5}[name]
-        out = _through(name, past, square[:480], 480, ratio)
+    for ratio, *_ in _FILTERS:
+        out = _through(ratio, square[:480], 480)
         # A wrapped peak would show as a jump over nearly the whole range and back within two samples.
         for a, b, c in zip(out, out[1:], out[2:]):
-            assert not (abs(a - b) > 50000 and abs(b - c) > 50000), name
+            assert not (abs(a - b) > 50000 and abs(b - c) > 50000), ratio
 
 
-def test_measure_hears_a_tone_and_no_offset():
-    work = array("H", bytes(2 * 320))
-    state = array("i", (0x8000 * 32,))
+def _level(samples, state):
+    # The level that `hear` finds, which sets the floor as long as it learns.
+    state[2] = 0
+    dsp.hear(array("h", samples), 320, array("H", bytes(2 * 320)), 0, state)
+    return state[1] / 64
+
+
+def test_hear_hears_a_tone_and_no_offset():
+    state = array("i", (0x8000 * 32, 0, 0, 0, 0, 0))
     for _ in range(10):
-        level = dsp.measure(array("h", [3000] * 320), 320, work, 0, state)
+        level = _level([3000] * 320, state)
     assert level <= 1
-    tone = array("h", [3000 + value for value in _tone(1000, 16000, 320, 1000)])
-    level = dsp.measure(tone, 320, work, 0, state)
+    level = _level([3000 + value for value in _tone(1000, 16000, 320, 1000)], state)
     assert 620 < level < 650  # 2 / pi of the amplitude
-    assert dsp.measure(array("h", [-32768, 32767] * 160), 320, work, 0, state) > 30000
+    assert _level([-32768, 32767] * 160, state) > 30000
 
 
 def test_kernels_allocate_nothing():
@@ -204,19 +231,15 @@ def test_kernels_allocate_nothing():
     work = array("H", [0x8000] * 350)
     out = array("h", bytes(960))
     frame = bytearray(965)
-    state = array("i", (0x8000 * 32,))
+    state = array("i", (0x8000 * 32, 0, 10, 0, 0, 0))
     for kernels in (dsp, plain):
         micropython.heap_lock()
-        kernels.measure(samples, 320, work, 26, state)
-        kernels.centre(samples, 320, work, 26)
-        kernels.halve(work, 320, out)
-        kernels.three_halves(work, 320, out)
-        kernels.thrice(work, 80, out)
-        kernels.double(work, 160, out)
-        kernels.encode_ulaw(out, 160, frame, 5)
-        kernels.decode_ulaw(frame, 160, work, 9)
-        kernels.pack(samples, 320, frame, 5)
-        kernels.fill(work, 0, 9, 0x8000)
+        for ratio in (1, 3, 4, 6):
+            kernels.resample(work, 80, out, ratio)
+        for width in (1, 2):
+            kernels.hear(samples, 320, work, 26, state)
+            kernels.encode(out, 160, frame, 5, width)
+            kernels.decode(samples, 160, work, 9, 200, width)
         micropython.heap_unlock()
 
 

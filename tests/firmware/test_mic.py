@@ -104,7 +104,7 @@ def test_mic_frames_are_mulaw_at_half_the_rate():
     mic.start(0)
     data = b"".join(run(mic, fake, 600))
     work = array("H", bytes(2 * len(data)))
-    dsp.decode_ulaw(data, len(data), work, 0)
+    dsp.decode(data, len(data), work, 0, len(data), 1)
     work = work[160:]
     n = len(work) // 16 * 16
     sine = sum((work[i] - 0x8000) * math.sin(2 * math.pi * i / 16) for i in range(n)) * 2 / n
@@ -388,7 +388,7 @@ def _interrupted(at):
     lines = [0]
 
     def trace(frame, event, _):
-        if not frame.f_code.co_filename.endswith("audio/mic.py") or frame.f_code.co_name == "_on_filled":
+        if not frame.f_code.co_filename.endswith("audio/mic.py") or frame.f_code.co_name == "_on_moved":
             return None
         if event == "line":
             lines[0] += 1

@@ -296,7 +296,7 @@ def test_speaker_converts_mulaw_to_the_rate_of_the_dac():
     speaker.begin("a")
     square = array("h", ([8000] * 40 + [-8000] * 40) * 10)
     codes = bytearray(800)
-    dsp.encode_ulaw(square, 800, codes, 0)
+    dsp.encode(square, 800, codes, 0, 1)
     speaker.write(codes, 0, 800)
     assert play(speaker, fake, 500) == 1
     assert len(heard(fake)) > 2390
@@ -389,6 +389,8 @@ def test_speaker_without_a_way_to_reopen_counts_only():
 def test_speaker_refuses_formats_it_cannot_play():
     for encoding, rate in (("opus", 24000), ("pcmu", 16000), ("pcm16", 16000), ("pcm16", 48000)):
         raises(ConfigError, make, FakeSpeaker(), encoding, rate)
+    raises(ConfigError, make, FakeSpeaker(), ring_ms=2000)  # more than RingIO can count
+    raises(ConfigError, make, FakeSpeaker(), ring_ms=0)
     raises(
         ConfigError,
         Speaker,
@@ -475,7 +477,7 @@ def _interrupted(at, flush, times):
     count = [0]
 
     def trace(frame, event, _):
-        if not frame.f_code.co_filename.endswith("audio/speaker.py") or frame.f_code.co_name == "_on_taken":
+        if not frame.f_code.co_filename.endswith("audio/speaker.py") or frame.f_code.co_name == "_on_moved":
             return None
         frame.f_trace_opcodes = (
             frame.f_code.co_name == "flush"

@@ -1,10 +1,14 @@
 # The plain twins of dsp.py: the same functions and results, for a runtime without the viper emitter. They are also the
-# readable definition of its filters. Buffers of samples must be array('h') or array('H') here, since only they can be indexed by sample.
+# readable definition of its filters. Buffers of samples must be array('h') or array('H') here, since only they can be
+# indexed by sample; the wire's mu-law may be in one too, two codes in each.
+from array import array
+
 from micropython import const
 
-HALVE_PAST = const(26)
-DOUBLE_PAST = const(13)
-THRICE_PAST = const(9)
+_LEARN = const(10)
+_LEAST = const(40)
+_ON = const(5)
+_OFF = const(20)
 
 # Half of the symmetric half-band filter without its zeros, nearest the middle first, in 1/16384 at the lower rate's phase.
 _HALF_BAND = (5168, -1624, 847, -502, 283, -166, 90)
@@ -12,7 +16,13 @@ _HALF_BAND = (5168, -1624, 847, -502, 283, -166, 90)
 _THIRD = (218, -676, 1417, -3065, 13414, 6700, -2447, 1233, -609, 199)
 
 
-def encode_ulaw(src, n, dst, at):
+def encode(src, n, dst, at, width):
+    if width == 2:
+        for i in range(n):
+            value = src[i] & 0xFFFF
+            dst[at + 2 * i] = value & 0xFF
+            dst[at + 2 * i + 1] = value >> 8
+        return
     for i in range(n):
         value = src[i]
         flip = 0xFF
@@ -27,19 +37,21 @@ def encode_ulaw(src, n, dst, at):
         dst[at + i] = flip ^ (exponent << 4 | value >> (exponent + 1) & 15)
 
 
-def decode_ulaw(src, n, work, at):
-    for i in range(n):
-        code = src[i] ^ 0xFF
-        value = (((code & 15) << 3) + 0x84 << (code >> 4 & 7)) - 0x84
-        work[at + i] = 0x8000 - value if code & 0x80 else 0x8000 + value
+def decode(src, n, work, at, end, width):  # noqa: PLR0917
+    if width == 1:
+        pairs = isinstance(src, array)
+        for i in range(n):
+            code = (src[i >> 1] >> 8 * (i & 1) & 0xFF if pairs else src[i]) ^ 0xFF
+            value = (((code & 15) << 3) + 0x84 << (code >> 4 & 7)) - 0x84
+            work[at + i] = 0x8000 - value if code & 0x80 else 0x8000 + value
+    elif width == 2:
+        for i in range(n):
+            work[at + i] = src[i] + 0x8000
+    for i in range(at + n, end):
+        work[i] = 0x8000 if width else 0
 
 
-def centre(src, n, work, at):
-    for i in range(n):
-        work[at + i] = src[i] + 0x8000
-
-
-def measure(src, n, work, at, state):
+def hear(src, n, work, at, state):
     average = state[0]
     total = 0
     for i in range(n):
@@ -49,40 +61,67 @@ def measure(src, n, work, at, state):
         average += value
         total += abs(value)
     state[0] = average
-    return total // n
+
+    level = total // n
+    floor = state[1]
+    step = level * 64 - floor
+    if state[2] < _LEARN:
+        state[2] += 1
+        state[1] = level * 64 if state[2] == 1 else max(floor, level * 64)
+    elif level > _LEAST and level * 64 > floor * 2:
+        state[1] += step // 512
+        state[3] = min(_ON, state[3] + 1)
+        state[4] = 0
+        if state[3] == _ON:
+            state[5] = 1
+    else:
+        state[1] += step // (8 if step < 0 else 64)
+        state[3] = max(0, state[3] - 2)
+        state[4] += 1
+        if state[4] >= _OFF:
+            state[5] = 0
 
 
 # The filters take the offset off each sample, so that no sum leaves the small integers of 32 bits.
 
 
-def _signed(y):
-    # A filter's sum to the sample, rounded and clipped.
-    return max(-0x8000, min(0x7FFF, y + 8192 >> 14))
-
-
-def _carry(work, n, past):
+def resample(work, n, dst, ratio):
+    if ratio == 1:
+        past = 26
+        for i in range(n // 2):
+            middle = 2 * i + 13
+            y = (work[middle] - 0x8000) * 8192
+            for j in range(7):
+                y += _HALF_BAND[j] * (work[middle - 2 * j - 1] + work[middle + 2 * j + 1] - 0x10000)
+            dst[i] = _signed(y)
+    elif ratio == 4:
+        past = 13
+        for i in range(n):
+            y = 0
+            for j in range(7):
+                y += 2 * _HALF_BAND[j] * (work[i + 6 - j] + work[i + 7 + j] - 0x10000)
+            dst[2 * i] = work[i + 6] - 0x8000
+            dst[2 * i + 1] = _signed(y)
+    elif ratio == 6:
+        past = 9
+        for i in range(n):
+            dst[3 * i] = work[i + 4] - 0x8000
+            dst[3 * i + 1] = _one_third(work, i)
+            dst[3 * i + 2] = _two_thirds(work, i)
+    else:
+        past = 9
+        for i in range(0, n, 2):
+            k = i // 2 * 3
+            dst[k] = work[i + 4] - 0x8000
+            dst[k + 1] = _two_thirds(work, i)
+            dst[k + 2] = _one_third(work, i + 1)
     for i in range(past):
         work[i] = work[n + i]
 
 
-def halve(work, n, dst):
-    for i in range(n // 2):
-        middle = 2 * i + 13
-        y = (work[middle] - 0x8000) * 8192
-        for j in range(7):
-            y += _HALF_BAND[j] * (work[middle - 2 * j - 1] + work[middle + 2 * j + 1] - 0x10000)
-        dst[i] = _signed(y)
-    _carry(work, n, HALVE_PAST)
-
-
-def double(work, n, dst):
-    for i in range(n):
-        y = 0
-        for j in range(7):
-            y += 2 * _HALF_BAND[j] * (work[i + 6 - j] + work[i + 7 + j] - 0x10000)
-        dst[2 * i] = work[i + 6] - 0x8000
-        dst[2 * i + 1] = _signed(y)
-    _carry(work, n, DOUBLE_PAST)
+def _signed(y):
+    # A filter's sum to the sample, rounded and clipped.
+    return max(-0x8000, min(0x7FFF, y + 8192 >> 14))
 
 
 def _one_third(work, i):
@@ -97,32 +136,3 @@ def _two_thirds(work, i):
     for j in range(10):
         y += _THIRD[9 - j] * (work[i + j] - 0x8000)
     return _signed(y)
-
-
-def thrice(work, n, dst):
-    for i in range(n):
-        dst[3 * i] = work[i + 4] - 0x8000
-        dst[3 * i + 1] = _one_third(work, i)
-        dst[3 * i + 2] = _two_thirds(work, i)
-    _carry(work, n, THRICE_PAST)
-
-
-def three_halves(work, n, dst):
-    for i in range(0, n, 2):
-        k = i // 2 * 3
-        dst[k] = work[i + 4] - 0x8000
-        dst[k + 1] = _two_thirds(work, i)
-        dst[k + 2] = _one_third(work, i + 1)
-    _carry(work, n, THRICE_PAST)
-
-
-def pack(src, n, dst, at):
-    for i in range(n):
-        value = src[i] & 0xFFFF
-        dst[at + 2 * i] = value & 0xFF
-        dst[at + 2 * i + 1] = value >> 8
-
-
-def fill(samples, start, end, value):
-    for i in range(start, end):
-        samples[i] = value

@@ -44,6 +44,34 @@ def alloc_emergency_exception_buf(size):
     pass
 
 
+class RingIO:
+    """Bytes that wait in a buffer, of which one stays spare; no more of the stream's methods than are used."""
+
+    def __init__(self, buffer):
+        if not 2 <= len(buffer) <= 65535:
+            raise ValueError
+        self._buffer = buffer
+        self._put = self._get = 0
+
+    def any(self):
+        return (self._put - self._get) % len(self._buffer)
+
+    def write(self, src, off, n):
+        n = min(n, len(self._buffer) - 1 - self.any())
+        for byte in memoryview(src)[off : off + n]:
+            self._buffer[self._put] = byte
+            self._put = (self._put + 1) % len(self._buffer)
+        return n
+
+    def readinto(self, dst, n):
+        n = min(n, self.any())
+        out = memoryview(dst).cast("B")
+        for i in range(n):
+            out[i] = self._buffer[self._get]
+            self._get = (self._get + 1) % len(self._buffer)
+        return n
+
+
 for _name, _value in (
     ("const", const),
     ("ptr8", _Pointer(1)),
