@@ -435,6 +435,17 @@ def test_client_that_cannot_send_still_reads():
     assert (client.ws.close_code, client.ws.close_reason) == (1006, "reset")
 
 
+def test_client_that_cannot_send_drops_what_waits():
+    client = opened()
+    client.keep(client.ws.frame(1, b"half", 4), 2)
+    client.blocked = True
+    client.feed(frame(PING, b"p"))
+    client.ws.close(1000)
+    client.ws.cannot_send()
+    client.ws.sent(2)
+    assert client.ws.out_n == 0
+
+
 def test_client_starts_afresh():
     client = opened(rx=256)
     client.feed(frame(FIRST_TEXT, b"\xe2\x82") + b"\x80\x7e\x01")

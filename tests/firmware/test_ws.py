@@ -325,6 +325,23 @@ def test_link_forgets_what_it_needed_to_connect():
         show_again(held)
 
 
+def test_link_tells_of_a_heap_too_full_to_connect():
+    class Full:
+        def connect(self, *_):
+            raise MemoryError
+
+        explain = connect
+
+    held = hide_what_connects()
+    link = WebSocketLink("ws://127.0.0.1:1/")
+    sys.modules["vrt.links.connect"] = Full()
+    try:
+        link.open(0)
+        assert ended(link, 1) == (1006, "memory")
+    finally:
+        show_again(held)
+
+
 def test_link_leaves_nothing_of_what_it_needed_to_connect_on_the_heap():
     on_the_real_net()
     listening, port = listen()
@@ -576,6 +593,15 @@ def test_link_does_not_wait_for_ever_to_close():
     assert link.poll(1000) == NONE
     assert link.poll(2999) == NONE
     assert ended(link, 3000) == (1001, "going")
+
+
+def test_link_does_not_wait_for_a_host_that_pings_instead_of_closing():
+    link, sock = opened()
+    link.close(1000)
+    for now in (1500, 2500):
+        sock.inbox = frame(PING, b"still here")
+        assert link.poll(now) == NONE
+    assert ended(link, 3000) == (1006, "timeout")
 
 
 def test_link_is_closed_by_the_host():
