@@ -185,8 +185,8 @@ mic.start(0)
 began = now = 0
 voiced = False
 with open(sys.argv[1], "rb") as file:
-    while file.readinto(mic._i2s.buf) == 640:
-        mic._i2s.handler(mic._i2s)
+    while file.readinto(mic.i2s.buf) == 640:
+        mic.i2s.handler(mic.i2s)
         now += 20
         if mic.poll(now) is not None:
             mic.sent()

@@ -388,7 +388,7 @@ def _interrupted(at):
     lines = [0]
 
     def trace(frame, event, _):
-        if not frame.f_code.co_filename.endswith("audio/mic.py") or frame.f_code.co_name == "_on_moved":
+        if not frame.f_code.co_filename.endswith("audio/mic.py") or frame.f_code.co_name == "_advance":
             return None
         if event == "line":
             lines[0] += 1

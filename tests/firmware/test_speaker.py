@@ -477,7 +477,7 @@ def _interrupted(at, flush, times):
     count = [0]
 
     def trace(frame, event, _):
-        if not frame.f_code.co_filename.endswith("audio/speaker.py") or frame.f_code.co_name == "_on_moved":
+        if not frame.f_code.co_filename.endswith("audio/speaker.py") or frame.f_code.co_name == "_advance":
             return None
         frame.f_trace_opcodes = (
             frame.f_code.co_name == "flush"

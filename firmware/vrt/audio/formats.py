@@ -2,10 +2,12 @@
 # forgotten at once, so that its code does not stay in the heap.
 import sys
 
+from micropython import const
+
 from vrt import audio
 from vrt.errors import ConfigError
 
-_LARGEST = 65534  # RingIO counts in 16 bits, and one byte stays spare
+_LARGEST = const(65534)  # RingIO counts in 16 bits, and one byte stays spare
 # How many samples before the new ones a filter of dsp.resample looks at, by its ratio; 2: there is nothing to filter.
 _PAST = {1: 26, 2: 0, 3: 9, 4: 13, 6: 9}
 
@@ -25,8 +27,8 @@ def _width(encoding, rate):
     raise ConfigError(f"audio is pcmu at 8000 Hz or pcm16, not {encoding} at {rate}")
 
 
-def captured(encoding, rate, mic_rate):
-    # (width, ratio, past) for a microphone.
+def mic(encoding, rate, mic_rate):
+    # (width, ratio, past): bytes of a sample, what dsp.resample does, and how far back it looks.
     _forget()
     width = _width(encoding, rate)
     for ratio in (1, 2, 3):
@@ -37,8 +39,8 @@ def captured(encoding, rate, mic_rate):
     )
 
 
-def played(encoding, rate, dac_rate, ring_bytes):
-    # (width, ratio, past) for a speaker.
+def speaker(encoding, rate, dac_rate, ring_bytes):
+    # The same for a speaker.
     _forget()
     width = _width(encoding, rate)
     if not width <= ring_bytes <= _LARGEST:

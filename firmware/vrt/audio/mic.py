@@ -20,14 +20,14 @@ class Mic:
     def __init__(self, i2s, *, encoding, rate, mic_rate=16000, slots=3, dma_ms=64, reopen=None):
         # i2s: an RX object like machine.I2S, 16 bits, mono, at mic_rate. dma_ms: how much audio it holds while nobody
         # reads. reopen() makes a new one when it is stuck. Raises ConfigError for a format it cannot make.
-        from vrt.audio.formats import captured  # noqa: PLC0415  (forgotten again)
+        from vrt.audio.formats import mic  # noqa: PLC0415  (forgotten again)
 
-        self._width, self._ratio, past = captured(encoding, rate, mic_rate)
+        self._width, self._ratio, past = mic(encoding, rate, mic_rate)
         n = mic_rate * _FRAME_MS // 1000  # samples of a frame, as heard
         count = n * self._ratio // 2  # and as sent
         self.n = _HEADER + count * self._width  # bytes of a frame
-        self._slots = [bytearray(self.n) for _ in range(slots)]
-        self._oldest = self._waiting = 0  # the slots that hold a frame: the first, how many
+        self._queue = [bytearray(self.n) for _ in range(slots)]
+        self.first = self.waiting = 0  # the slots that hold a frame: the first, how many
         self._buffers = (array("h", bytes(2 * n)), array("h", bytes(2 * n)))
         self._work = array("H", b"\x00\x80" * (past + n))
         self._samples = (
@@ -38,14 +38,14 @@ class Mic:
         self._full = bytearray(2)
         self._filling = self._next = 0
         self._running = False  # a transfer is outstanding
-        self._moved = False  # one has ended since the last poll
+        self._changed = False  # one has ended since the last poll
         self.live = False  # for others to read: start and stop switch it
         self._stale = 0  # frames to throw away, because they are from before the start
-        self._dma_ms = dma_ms
-        self._polled = self._progress = 0
-        self._reopen = reopen
-        self._i2s = i2s
-        i2s.irq(self._on_moved)
+        self.dma_ms = dma_ms
+        self._polled = self._seen = 0
+        self.reopen = reopen
+        self.i2s = i2s
+        i2s.irq(self._advance)
 
         self.filled = False  # poll has something to do; but it wants to be called now and then all the same
         self.frame = None  # the frame waiting longest, as poll returned it
@@ -61,10 +61,10 @@ class Mic:
         if self.live:
             return
         self.live = True
-        self._stale = -(-self._dma_ms // _FRAME_MS)
+        self._stale = -(-self.dma_ms // _FRAME_MS)
         for i in range(2, 6):
             self._state[i] = 0
-        self._polled = self._progress = now
+        self._polled = self._seen = now
         if not self._running:
             self._read()
 
@@ -75,10 +75,10 @@ class Mic:
     def poll(self, now):
         # Works on at most one buffer. Returns the frame that waits longest, `n` bytes with the header still to be filled
         # in, or None. It is returned again until `sent`.
-        late = diff(now, self._polled) > _FRAME_MS + self._dma_ms
-        if self._moved or late:  # kept from coming, as perhaps the callback was: no time to judge the I2S
-            self._moved = False
-            self._progress = now
+        late = diff(now, self._polled) > _FRAME_MS + self.dma_ms
+        if self._changed or late:  # kept from coming, as perhaps the callback was: no time to judge the I2S
+            self._changed = False
+            self._seen = now
         self._polled = now
         self.filled = False
         k = self._next
@@ -94,37 +94,37 @@ class Mic:
             if not self._running and self.live:
                 self.overruns += late
                 self._read()
-        elif self._running and diff(now, self._progress) > _STALL_MS:
+        elif self._running and diff(now, self._seen) > _STALL_MS:
             self.stalls += 1
-            self._progress = now
-            if self._reopen:
-                self._i2s.deinit()
-                self._i2s = self._reopen()
-                self._i2s.irq(self._on_moved)
+            self._seen = now
+            if self.reopen:
+                self.i2s.deinit()
+                self.i2s = self.reopen()
+                self.i2s.irq(self._advance)
                 self._read()
-        self.frame = self._slots[self._oldest] if self._waiting else None
+        self.frame = self._queue[self.first] if self.waiting else None
         return self.frame
 
     def sent(self):
         # The link has taken the frame. Returns the next one that waits, or None.
-        self._oldest = (self._oldest + 1) % len(self._slots)
-        self._waiting -= 1
-        self.frame = self._slots[self._oldest] if self._waiting else None
+        self.first = (self.first + 1) % len(self._queue)
+        self.waiting -= 1
+        self.frame = self._queue[self.first] if self.waiting else None
         return self.frame
 
     def close(self):
         self.live = False
-        self._i2s.deinit()
+        self.i2s.deinit()
 
     def _read(self):
         self._running = True
-        self._i2s.readinto(self._buffers[self._filling])
+        self.i2s.readinto(self._buffers[self._filling])
 
-    def _on_moved(self, i2s):
+    def _advance(self, i2s):
         # The I2S's callback, from the scheduler: between any two steps of the other methods.
-        if i2s is not self._i2s:
+        if i2s is not self.i2s:
             return
-        self._moved = True
+        self._changed = True
         self._running = False
         if self.live:
             self._full[self._filling] = 1
@@ -133,20 +133,20 @@ class Mic:
             if not self._full[self._filling]:
                 self._read()
 
-    def _make(self, samples):
+    def _make(self, buf):
         # One frame: voice, then the samples in the format's rate and encoding into the next slot.
-        slots = len(self._slots)
-        if self._waiting == slots:
-            self._oldest = (self._oldest + 1) % slots
-            self._waiting -= 1
+        slots = len(self._queue)
+        if self.waiting == slots:
+            self.first = (self.first + 1) % slots
+            self.waiting -= 1
             self.dropped += 1
-        n = len(samples)
-        dsp.hear(samples, n, self._work, len(self._work) - n, self._state)
+        n = len(buf)
+        dsp.hear(buf, n, self._work, len(self._work) - n, self._state)
         self.voiced = self._state[5] > 0
         if self._ratio != 2:
-            samples = self._samples or samples
-            dsp.resample(self._work, n, samples, self._ratio)
-        slot = self._slots[(self._oldest + self._waiting) % slots]
-        dsp.encode(samples, n * self._ratio // 2, slot, _HEADER, self._width)
-        self._waiting += 1
+            buf = self._samples or buf
+            dsp.resample(self._work, n, buf, self._ratio)
+        slot = self._queue[(self.first + self.waiting) % slots]
+        dsp.encode(buf, n * self._ratio // 2, slot, _HEADER, self._width)
+        self.waiting += 1
         self.frames += 1
