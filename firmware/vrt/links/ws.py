@@ -120,7 +120,7 @@ class WebSocketLink(WebSocket):
         # The next n bytes that go out; returns how many the socket took, or None. On an error, all of them:
         # the peer is gone, but what it said before, and why it closed, may still be read.
         try:
-            return self.sock.write(self.out, self.out_at, n)
+            return self.sock.write(self.out, self.out_at, n)  # pyright: ignore[reportAttributeAccessIssue]
         except _ERRORS:
             self.cannot_send()
         self._since = self.now
@@ -139,7 +139,7 @@ class WebSocketLink(WebSocket):
 
     def _advance(self):
         # Returns OPEN or NONE.
-        reason = next(self.connecting)
+        reason = next(self.connecting)  # pyright: ignore[reportArgumentType]
         if reason is None:
             return NONE
         self.connecting = None
