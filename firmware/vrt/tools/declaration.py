@@ -8,12 +8,6 @@ from vrt.tools.arguments import kind, problem
 _SCHEMA_DEPTH = const(6)
 _TIMEOUT_MAX_MS = const(3600000)
 _CONFIRM_MIN_MS = const(3000)
-_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
-_KINDS = ("null", "boolean", "integer", "number", "string", "array", "object")
-_NOTES = ("title", "description", "default", "examples")  # they rule nothing: a default is not filled in
-_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
-_COUNTS = ("minLength", "maxLength", "minItems", "maxItems")
-
 # What a phrase may be (docs/tools.md), apart from text alone.
 _PHRASE = {
     "type": "object",
@@ -60,7 +54,8 @@ def declaration(
 ):
     # What `hello` says of a tool (vRT §5.2, decisions 16). ConfigError says what to change.
     made = {"name": name, "description": description, "timeoutMs": timeout_ms, "effect": effect}
-    legal = kind(name) == "string" and 0 < len(name) <= 64 and all(letter in _LETTERS for letter in name)
+    letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
+    legal = kind(name) == "string" and 0 < len(name) <= 64 and all(letter in letters for letter in name)
     _must(legal, made, "has an illegal name; use at most 64 of A-Z a-z 0-9 _ . -")
     _must(
         kind(description) == "string" and description,
@@ -73,7 +68,7 @@ def declaration(
     _must(possible, made, f"has timeout_ms {timeout_ms!r}; use milliseconds, 1 to 3600000")
     made["parameters"] = whole_schema(parameters)
     check_schema(made["parameters"], f"tool {name}")
-    _check_confirm(made, confirm, confirm_when)
+    _confirm(made, confirm, confirm_when)
     _check_phrases(made, phrases)
     for member, value in (("confirm", confirm), ("confirmWhen", confirm_when), ("phrases", phrases)):
         if value:
@@ -98,7 +93,7 @@ def _must(right, tool, text):
         raise ConfigError(f"tool {tool['name']} {text}")
 
 
-def _check_confirm(tool, confirm, when):
+def _confirm(tool, confirm, when):
     if confirm is None:
         return _must(when is None, tool, "has confirm_when without confirm; add confirm='button'")
     _must(confirm in ("button", "voice"), tool, f"has confirm {confirm!r}; use 'button' or 'voice'")
@@ -174,7 +169,11 @@ def check_schema(schema, where, depth=0):
     for word, rule in schema.items():
         fits = _fits(word, rule, properties)
         if fits is None:
-            raise ConfigError(f"{where}: the keyword {word!r} is not supported; {_advice()}")
+            raise ConfigError(
+                f"{where}: the keyword {word!r} is not supported; these are: type, enum, const, properties, required, "
+                "additionalProperties, items, multipleOf, minLength, maxLength, minItems, maxItems, minimum, maximum, "
+                "exclusiveMinimum, exclusiveMaximum, title, description, default, examples"
+            )
         if not fits:
             raise ConfigError(f"{where}: {word!r} cannot be {rule!r}")
     for name in properties:
@@ -191,12 +190,20 @@ def check_schema(schema, where, depth=0):
 def _fits(word, rule, properties):
     # Whether the rule is one that the word can have; None: an unknown word.
     what = kind(rule)
-    if word in _NOTES or word in ("properties", "items"):  # both are looked into by the caller
+    if word in (
+        "title",
+        "description",
+        "default",
+        "examples",
+    ):  # they rule nothing: a default is not filled in
         return True
-    if word in _COUNTS or word == "multipleOf":
+    if word in ("properties", "items"):  # looked into by the caller
+        return True
+    if word in ("minLength", "maxLength", "minItems", "maxItems", "multipleOf"):
         return what == "integer" and rule >= (word == "multipleOf")
     if word == "type":
-        return bool(rule) and all(one in _KINDS for one in (rule if what == "array" else (rule,)))
+        kinds = ("null", "boolean", "integer", "number", "string", "array", "object")
+        return bool(rule) and all(one in kinds for one in (rule if what == "array" else (rule,)))
     if word == "required":  # a name without a schema is a slip of the pen
         fits = what == "array" and all(kind(name) == "string" and name in properties for name in rule)
     elif word == "enum":
@@ -206,10 +213,6 @@ def _fits(word, rule, properties):
     elif word == "const":
         fits = what is not None
     else:
-        fits = what in ("integer", "number") if word in _BOUNDS else None
+        bound = word in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+        fits = what in ("integer", "number") if bound else None
     return fits
-
-
-def _advice():
-    words = ("type", "enum", "const", "properties", "required", "additionalProperties", "items", "multipleOf")
-    return "these are: " + ", ".join(words + _COUNTS + _BOUNDS + _NOTES)
