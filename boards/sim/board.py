@@ -12,7 +12,6 @@ from array import array
 import micropython
 from micropython import const
 
-NAME = "sim"
 storage = "./"  # where the firmware keeps its files
 
 # Kinds of messages.
@@ -30,11 +29,11 @@ _TX = const(1)
 
 
 def microphone():
-    return I2S(_RX, _rx)
+    return I2S(_RX)
 
 
 def speaker():
-    return I2S(_TX, _tx)
+    return I2S(_TX)
 
 
 def button():
@@ -49,32 +48,32 @@ def led(state):
 
 
 def output(name):
-    return _items[name]
+    return _pin[name]
 
 
 def safe():
     # Every output takes its safe level: the firmware ends.
-    for one in _items.values():
+    for one in _pin.values():
         one.value(one.safe)
 
 
 def wait(link, wait_ms):
     # Sleeps until the link or the hardware has something, at most so long. Callbacks run meanwhile; that a write is done is
     # no reason to return, since there is no hurry to make the next one. Returns whether the link has something.
-    global _link
-    if link is not _link:
-        if _link is not None:
-            _poller.unregister(_link)
+    global _host
+    if link is not _host:
+        if _host is not None:
+            _events.unregister(_host)
         if link is not None:
-            _poller.register(link, select.POLLIN)
-        _link = link
+            _events.register(link, 1)  # POLLIN
+        _host = link
     start = time.ticks_ms()
     left = wait_ms
     readable = False
     while left >= 0:
         woken = True
-        for item in _poller.ipoll(left):
-            if item[0] is not _wire:
+        for item in _events.ipoll(left):
+            if item[0] is not _socket:
                 readable = True
             else:
                 woken = _receive()
@@ -97,7 +96,7 @@ def config():
 class I2S:
     # machine.I2S of the ESP32 port, 16 bits mono, in its IRQ mode only: `write` and `readinto` return at once; one transfer
     # runs, one waits, and a third is lost although the call returns its size; the handler runs when one is done.
-    def __init__(self, unit, entry):
+    def __init__(self, unit):
         global _count
         _count = (_count + 1) & 255
         self.unit = unit
@@ -105,6 +104,7 @@ class I2S:
         self.function = None
         self.running = self.waiting = None  # the buffers of those transfers
         _open[unit] = self
+        entry = _board[unit]
         made = {"rate": entry["rate"], "ibuf": entry["ibuf"], "generation": _count}
         _send(b"O", unit, json.dumps(made))
 
@@ -134,13 +134,13 @@ class I2S:
             self.waiting = buf
         else:
             return n
-        _header[0] = kind
-        _header[1] = 0
-        _header[2] = n & 255
-        _header[3] = n >> 8
-        _put(_header, 4)
+        _work[0] = kind
+        _work[1] = 0
+        _work[2] = n & 255
+        _work[3] = n >> 8
+        _write(_work, 4)
         if kind == _WRITE:
-            _put(buf, n)
+            _write(buf, n)
         return n
 
 
@@ -165,9 +165,9 @@ class Output:
 # --- the socket
 
 
-def _put(buf, n):
+def _write(buf, n):
     try:  # noqa: SIM105  (no contextlib here)
-        _wire.write(buf, n)
+        _socket.write(buf, n)
     except OSError:
         pass  # the simulator is gone, as the next `wait` will see; this may be in a callback
 
@@ -175,29 +175,29 @@ def _put(buf, n):
 def _send(kind, number, text):
     data = text.encode()
     data = kind + bytes((number, len(data) & 255, len(data) >> 8)) + data
-    _put(data, len(data))
+    _write(data, len(data))
 
 
 def _receive():
     # One message, which is there or on its way. False when the firmware has nothing to do about it.
     global _pressed
     try:
-        n = _wire.readinto(_header)
+        n = _socket.readinto(_work)
     except OSError:
         n = 0
     if n != 4:
         raise SystemExit  # the simulator is gone
-    kind = _header[0]
+    kind = _work[0]
     if kind == _BUTTON:
-        _pressed = _header[1] == 1
+        _pressed = _work[1] == 1
         return True
     i2s = _open[kind == _TAKEN]
-    if i2s is None or i2s.generation != _header[1]:  # for one that was closed meanwhile
+    if i2s is None or i2s.generation != _work[1]:  # for one that was closed meanwhile
         if kind == _HEARD:
-            _wire.read(_header[2] | _header[3] << 8)
+            _socket.read(_work[2] | _work[3] << 8)
         return False
     if kind == _HEARD:
-        _wire.readinto(i2s.running)
+        _socket.readinto(i2s.running)
     # That transfer is done; the handler runs from the scheduler, as on a board, before the next message is read.
     i2s.running = i2s.waiting
     i2s.waiting = None
@@ -205,39 +205,53 @@ def _receive():
     return kind == _HEARD
 
 
-# --- at the start; what only that needs is given back
+# --- at the start
 
 
-def _depth(entry, size):
-    # How much sound a converter's DMA holds in frames of so many bytes, rounded up, by the block rule of the ESP32 port.
-    blocks = max(2, entry["ibuf"] // (256 * size))
-    return -(-blocks * 256 * 1000 // entry["rate"])
+def start():
+    # Locals, because they take nothing of the heap.
+    global NAME, DESCRIPTION, _board, _socket, _events, _pin
+
+    def dma_ms(entry, size):
+        # How much sound it holds in frames of so many bytes, rounded up, by the block rule of the ESP32 port.
+        blocks = max(2, entry["ibuf"] // (256 * size))
+        return -(-blocks * 256 * 1000 // entry["rate"])
+
+    host, port, nonce = (os.getenv("VRT_SIM") or "").split(":")
+    _socket = socket.socket()
+    _socket.connect(socket.getaddrinfo(host, int(port))[0][-1])
+    _socket.setsockopt(6, 1, 1)  # TCP_NODELAY
+    _events = select.poll()
+    _events.register(_socket, 1)  # POLLIN
+    _send(b"H", 0, nonce)
+    with open(__file__.rsplit("/", 1)[0] + "/board.json") as file:
+        made = json.load(file)
+    rx, tx = _board = made["microphone"], made["speaker"]
+    NAME = made["id"]
+    DESCRIPTION = {
+        "id": NAME,
+        "mic_rate": rx["rate"],
+        "mic_dma_ms": dma_ms(rx, 8),
+        "dac_rate": tx["rate"],
+        "dma_ms": dma_ms(tx, 2),
+        "duplex": made["duplex"],
+    }
+    _pin = {}
+    for name, entry in made["outputs"].items():
+        _pin[name] = Output(name, entry["safe"])
 
 
-_host, _port, _key = (os.getenv("VRT_SIM") or "").split(":")
-_wire = socket.socket()  # to the hardware
-_wire.connect(socket.getaddrinfo(_host, int(_port))[0][-1])
-_wire.setsockopt(6, 1, 1)  # TCP_NODELAY
-_poller = select.poll()
-_poller.register(_wire, select.POLLIN)
-_header = bytearray(4)  # of the message in hand
+NAME = ""  # the board's
+DESCRIPTION = {}
+_board = ()  # what its file says of the microphone and of the speaker
+_socket = None  # to the hardware
+_events = None  # poll() of that and of the link
+_pin = {}  # Output by name
+_work = bytearray(4)  # the header of the message in hand
 _open = [None, None]  # the I2S objects, by unit
 _count = 0  # of those ever opened, in 8 bits
 _pressed = False
 _shown = "off"  # by the LED
-_link = None  # the socket that `wait` watches too
-_send(b"H", 0, _key)
-
-with open(__file__.rsplit("/", 1)[0] + "/board.json") as file:
-    _board = json.load(file)
-_rx, _tx = _board["microphone"], _board["speaker"]
-DESCRIPTION = {
-    "id": _board["id"],
-    "mic_rate": _rx["rate"],
-    "mic_dma_ms": _depth(_rx, 8),
-    "dac_rate": _tx["rate"],
-    "dma_ms": _depth(_tx, 2),
-    "duplex": _board["duplex"],
-}
-_items = {name: Output(name, entry["safe"]) for name, entry in _board["outputs"].items()}
-del file, _board, _depth, _host, _port, _key
+_host = None  # the link's socket, which `wait` watches too
+start()
+del start  # its memory is wanted

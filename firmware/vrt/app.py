@@ -55,11 +55,11 @@ class App:
 
     def _steps(self):
         while True:
-            readable = self.board.wait(self.link.sock, _WAIT_MS) is not False
-            self.step(time.ticks_ms(), readable)
+            unread = self.board.wait(self.link.sock, _WAIT_MS) is not False
+            self.step(time.ticks_ms(), unread)
 
-    def step(self, now, readable=True):
-        # Everything that is due. When that is audio alone, nothing is allocated. `readable`: the link may have something.
+    def step(self, now, unread=True):
+        # Everything that is due. When that is audio alone, nothing is allocated. `unread`: the link may have something.
         # Most steps are for one frame, up or down, and that is all they touch: a processor that has slept pays for every
         # line it must fetch again.
         sound = self.sound
@@ -68,7 +68,7 @@ class App:
         look = look or self.board.button() != self.conversation.button.down
         if mic and (mic.filled or look):
             look = sound.hear(now) or look
-        if readable or look:
+        if unread or look:
             look = self._receive(now) or look
         if speaker:
             if speaker.poll(now):
@@ -102,7 +102,7 @@ class App:
                 self._open = True
                 self.link.open(now)
         conversation.closing = 0
-        self._show()
+        self._report()
         if conversation.quiet and not self.sound.playing:
             conversation.quiet = False
             gc.collect()
@@ -175,7 +175,7 @@ class App:
             made["context"] = self.tools.context()
         return made
 
-    def _show(self):
+    def _report(self):
         # The LED: what matters most.
         sound = self.sound
         state = "idle"

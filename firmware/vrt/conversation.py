@@ -29,7 +29,7 @@ class Conversation:
         self.refused = ""  # the code of the error that stopped us
         self._since = 0  # ticks of the turn's last sign of life
         self._voice = False  # somebody spoke at the last step
-        self._held = False  # no tool runs until what the server sent before a reboot has been read
+        self.waiting = False  # no tool runs until what the server sent before a reboot has been read
         self.restored = journal.session_id is not None
         if self.restored:
             session.restore(journal.session_id, journal.rx, journal.tx)
@@ -40,9 +40,9 @@ class Conversation:
         # While a call awaits the button, a press answers it and means nothing else.
         if self.button.poll(self.board.button(), now) and not tools.asking:
             self.press(now)
-        self._hear(now)
+        self.hear(now)
         self.mark()
-        if not self._held:
+        if not self.waiting:
             tools.step(now, self.button.down)
         self._answer()
         if tools.uncertain and session.state == "open" and session.room():
@@ -64,7 +64,7 @@ class Conversation:
             self._silence("user")
         self.button.press(now)
 
-    def _hear(self, now):
+    def hear(self, now):
         # Switches the microphone; somebody who begins to speak over the agent interrupts it.
         sound, button = self.sound, self.button
         wanted = (button.asked or button.tail) and not self.config["mute"]
@@ -141,7 +141,7 @@ class Conversation:
     def _handle(self, kind, event, now):
         code, message = event.get("code"), event.get("message", "")
         if kind == "pong":
-            self._held = False
+            self.waiting = False
         elif kind == "ready":
             self._ready(event)
         elif kind == "interrupted":
@@ -160,7 +160,7 @@ class Conversation:
             self.log.fault(code, message)
             self.sound.flush()
             self.tools.drop()
-            self.restored = self._held = False
+            self.restored = self.waiting = False
             self._end()
             self.closing = _CLOSE_NORMAL
         elif kind == "stalled":
@@ -218,9 +218,9 @@ class Conversation:
             tools.begin(session.id)
         elif self.restored:
             tools.resumed()
-            self._held = True
+            self.waiting = True
         self.restored = False
-        if self._held:
+        if self.waiting:
             session.ping = True
         try:
             self.sound.adopt(event)

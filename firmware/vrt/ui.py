@@ -22,9 +22,9 @@ class Button:
         self.is_open = is_open
         self.down = False
         self._changed = None  # ticks since when the level differs from `down`
-        self._enter(_OFF, 0)
+        self.move(_OFF, 0)
 
-    def _enter(self, state, now):
+    def move(self, state, now):
         self._state = state
         self._since = now
         self.asked = self.is_open or state >= _HELD
@@ -43,19 +43,19 @@ class Button:
         past = diff(now, self._since)
         if self._state == _HELD:
             if not self.down:
-                self._enter(_TAPPED if past < _TAP_MS else _TAIL, now)
+                self.move(_TAPPED if past < _TAP_MS else _TAIL, now)
         elif self._state == _TAPPED:
             if past >= _OPEN_MS:
-                self._enter(_TAIL, now)
+                self.move(_TAIL, now)
         elif self._state == _TAIL and past >= _TAIL_MS:
-            self._enter(_OFF, now)
+            self.move(_OFF, now)
         return pressed
 
     def press(self, now):
         if not self.is_open:
-            self._enter(_TAIL if self._state == _TAPPED else _HELD, now)
+            self.move(_TAIL if self._state == _TAPPED else _HELD, now)
 
     def answered(self):
         # The host has heard enough: the turn thinks, speaks or acts.
         if self._state != _HELD:
-            self._enter(_OFF, 0)
+            self.move(_OFF, 0)

@@ -315,10 +315,10 @@ class Quiet:
         self.app = device.app
         self.app.link = self.link = QuietLink()
         self.mic, self.speaker = QuietI2S(), QuietI2S()
-        self.app.sound.mic._attach(self.mic)
-        self.app.sound.speaker._attach(self.speaker)
-        self.mic.readinto(self.app.sound.mic._buffers[0])
-        self.speaker.write(self.app.sound.speaker._chunks[0])
+        for end, i2s in ((self.app.sound.mic, self.mic), (self.app.sound.speaker, self.speaker)):
+            end.i2s = i2s
+            i2s.irq(end._advance)
+            i2s.readinto(end._buffers[0])
 
     def run(self, count):
         # Rounds of 10 ms: every second time a frame comes, and about then one goes.
@@ -365,7 +365,7 @@ class Shown:
 
 def light(**changes):
     shown = Shown(**changes)
-    App._show(shown)
+    App._report(shown)
     return shown._shown
 
 
