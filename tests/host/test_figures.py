@@ -28,7 +28,6 @@ LOG = [
     event(6.0, "device", "result", call="b", ok=True, code=None),
     event(6.1, "hardware", "late", ms=31),
     event(7.0, "device", "stats", heap_used=60_000, heap_free=40_000, underruns=2),
-    event(7.1, "hardware", "stats", unread=320, starved=0),
     event(8.0, "device", "call", call="c", name="h", arguments={}),
 ]
 
@@ -41,7 +40,7 @@ def test_figures_of_a_whole_run():
         "dma_depth_ms": 42.7,
         "resumed_ms": [800],
         "frames": {"up": 350, "down": 120},
-        "losses": {**dict.fromkeys(figures.LOSSES, 0), "underruns": 2, "unread_ms": 20},
+        "losses": {**dict.fromkeys(figures.LOSSES, 0), "underruns": 2},
         "heap": {"used": 60_000, "size": 100_000},
         "calls": [
             {"call": "f()", "outcome": "INTERRUPTED"},
@@ -85,7 +84,7 @@ def test_figures_are_never_negative():
 
 def test_figures_for_people_name_what_was_lost():
     rows = {name: (value, remark) for name, value, remark in figures.table(figures.figures(LOG, 350, 120))}
-    assert rows["lost or late audio"][0] == "underruns 2, unread ms 20"
+    assert rows["lost or late audio"][0] == "underruns 2"
     assert rows["heap"][0] == "59 of 98 KiB"
     assert rows["interruption to silence"] == ("40 ms", "the DMA holds 42.7 ms")
     assert rows["calls"] == ("3", "1 INTERRUPTED, 1 done, 1 no result")

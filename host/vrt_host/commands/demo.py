@@ -146,11 +146,6 @@ class _Demo:
             await self.conversation.play()
             place = recorder.mark()  # the figures of the whole conversation
             await recorder.wait_for(lambda event: event["event"] == "stats", within=5, after=place)
-            hardware = rig.board.hardware
-            if hardware.adc is not None and hardware.dac is not None:
-                recorder.add(
-                    "hardware", "stats", unread=hardware.adc.lost_samples, starved=hardware.dac.starved
-                )
         finally:
             moving.cancel()
             await user.close()

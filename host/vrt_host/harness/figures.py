@@ -8,7 +8,6 @@ from typing import Any
 
 from vrt_host.harness.recorder import Event
 from vrt_host.harness.story import call_text
-from vrt_host.sim.wav import MIC_RATE
 
 Figures = dict[str, Any]
 
@@ -26,10 +25,7 @@ LOSSES = (
 
 def figures(events: Sequence[Event], frames_up: int, frames_down: int) -> Figures:
     """Everything in one dict, times in milliseconds; `events` in the order of time."""
-    stats = [event for event in events if event["event"] == "stats" and event["source"] == "device"]
-    hardware = next(
-        (event for event in events if event["event"] == "stats" and event["source"] == "hardware"), {}
-    )
+    stats = [event for event in events if event["event"] == "stats"]
     last: Event = stats[-1] if stats else {}
     depth = next(
         (event["depth_ms"] for event in events if event["event"] == "i2s" and event["mode"] == "tx"), None
@@ -41,8 +37,7 @@ def figures(events: Sequence[Event], frames_up: int, frames_down: int) -> Figure
         "dma_depth_ms": depth,
         "resumed_ms": resumes(events),
         "frames": {"up": frames_up, "down": frames_down},
-        "losses": {name: last.get(name, 0) for name in LOSSES}
-        | {"unread_ms": _ms(hardware.get("unread", 0) / MIC_RATE)},
+        "losses": {name: last.get(name, 0) for name in LOSSES},
         "heap": {
             "used": min((event["heap_used"] for event in stats[1:] if "heap_used" in event), default=None),
             "size": last["heap_used"] + last["heap_free"] if "heap_used" in last else None,
