@@ -3,7 +3,7 @@
 import sys
 
 
-def refusal(implementation):
+def problem(implementation):
     # Why this runtime cannot be used, or None. Ones older than 1.27 allocate in slice assignment, which the audio paths do
     # for every frame.
     version = tuple(implementation.version[:2])
@@ -40,7 +40,7 @@ def run(board):
 
 
 def main():
-    why = refusal(sys.implementation)
+    why = problem(sys.implementation)
     if why:
         print(why)
         raise SystemExit(1)

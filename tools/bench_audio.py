@@ -85,7 +85,7 @@ def run(ms):
     except Over:
         pass
 
-steps = app._steps
+steps = app._advance
 board.wait = wait
 run(2500)
 gc.collect()

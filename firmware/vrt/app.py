@@ -48,12 +48,12 @@ class App:
         # For ever. Survives a full heap: what it was at is lost, as on the network, and the device goes on.
         while True:
             try:
-                self._steps()
+                self._advance()
             except MemoryError:
                 gc.collect()
                 self.log.fault("MEMORY", "the heap was full; something was left undone")
 
-    def _steps(self):
+    def _advance(self):
         while True:
             unread = self.board.wait(self.link.sock, _WAIT_MS) is not False
             self.step(time.ticks_ms(), unread)

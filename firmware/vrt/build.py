@@ -13,7 +13,7 @@ from vrt.errors import ConfigError
 def start(board):
     # The device, or None when it was stopped. Raises ConfigError.
     config = checked(board.config(), board.DESCRIPTION["duplex"])
-    if stopped(board, config["safe_boot_ms"]):
+    if cancelled(board, config["safe_boot_ms"]):
         return None
     # While the code comes in, what it leaves behind is collected often: so it packs closely, and the rest of the heap stays
     # in one piece for the buffers.
@@ -22,14 +22,14 @@ def start(board):
     app = build(board, config)
     if hasattr(gc, "threshold"):
         gc.threshold(-1)
-    for name in ("build", "config"):
-        sys.modules.pop("vrt." + name, None)
-        if hasattr(vrt, name):
-            delattr(vrt, name)
+    for name in ("vrt.build", "vrt.config"):
+        sys.modules.pop(name, None)
+        if hasattr(vrt, name[4:]):
+            delattr(vrt, name[4:])
     return app
 
 
-def stopped(board, wait_ms):
+def cancelled(board, wait_ms):
     # The safe-boot window: True when the button is held in it.
     if wait_ms:
         print("vrt: starts in", wait_ms, "ms; Ctrl-C or the button held now stops it")

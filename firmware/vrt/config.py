@@ -1,5 +1,7 @@
 # The device's settings: what is known, what it may be, what it is when nothing is said. Only the start needs this
 # module; it is forgotten then.
+import json
+
 from micropython import const
 
 from vrt.errors import ConfigError
@@ -58,15 +60,15 @@ def checked(config, duplex="full"):
 
 
 def _must(name, value, allowed):
-    shown = "a text" if name == "token" else repr(value)  # never into a log
+    shown = "something else" if name == "token" else repr(value)  # never into a log
     if isinstance(allowed, tuple) and isinstance(allowed[0], int):
         least, most = allowed
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             raise ConfigError(f'config: "{name}" must be a whole number from {least} to {most}, not {shown}')
     elif isinstance(allowed, tuple):
         if value not in allowed:
-            words = " or ".join([f'"{word}"' for word in allowed])
+            words = " or ".join([json.dumps(word) for word in allowed])
             raise ConfigError(f'config: "{name}" must be {words}, not {shown}')
     elif not isinstance(value, allowed):
-        what = "true or false" if allowed is bool else "a text"
-        raise ConfigError(f'config: "{name}" must be {what}' + ("" if name == "token" else f", not {shown}"))
+        what = "true or false" if allowed is bool else "a text in quotes"
+        raise ConfigError(f'config: "{name}" must be {what}, not {shown}')

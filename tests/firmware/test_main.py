@@ -60,23 +60,23 @@ def with_start(start, board):
 
 
 def test_older_runtimes_are_refused_by_name():
-    text = main.refusal(Implementation("micropython", 1, 26, 1, ""))
+    text = main.problem(Implementation("micropython", 1, 26, 1, ""))
     assert "1.27 or newer" in text
     assert "not 1.26" in text
-    assert main.refusal(Implementation("micropython", 1, 9, 4)) is not None
-    assert main.refusal(Implementation("micropython", 1, 27, 0, "preview")) is None
-    assert main.refusal(Implementation("micropython", 2, 0, 0)) is None
+    assert main.problem(Implementation("micropython", 1, 9, 4)) is not None
+    assert main.problem(Implementation("micropython", 1, 27, 0, "preview")) is None
+    assert main.problem(Implementation("micropython", 2, 0, 0)) is None
 
 
 def test_the_start_waits_for_who_wants_to_stop_it():
-    from vrt.build import start, stopped  # noqa: PLC0415
+    from vrt.build import cancelled, start  # noqa: PLC0415
 
     board = Board(url="ws://h/")
-    assert not stopped(board, 2000)
+    assert not cancelled(board, 2000)
     assert board.clock.now >= 2000
     board = Board(url="ws://h/")
     board.held_at = 500
-    assert stopped(board, 2000)
+    assert cancelled(board, 2000)
     assert board.clock.now < 600
     assert start(board_with_button(0)) is None
 
