@@ -60,13 +60,13 @@ def safe():
 def wait(link, wait_ms):
     # Sleeps until the link or the hardware has something, at most so long. Callbacks run meanwhile; that a write is done is
     # no reason to return, since there is no hurry to make the next one. Returns whether the link has something.
-    global _host
+    global _host, _events
     if link is not _host:
-        if _host is not None:
-            _events.unregister(_host)
-        if link is not None:
-            _events.register(link, 1)  # POLLIN
         _host = link
+        _events = select.poll()
+        _events.register(_socket, 1)  # POLLIN
+        if link is not None:
+            _events.register(link, 1)
     start = time.ticks_ms()
     left = wait_ms
     readable = False
@@ -210,7 +210,7 @@ def _receive():
 
 def start():
     # Locals, because they take nothing of the heap.
-    global NAME, DESCRIPTION, _board, _socket, _events, _pin
+    global NAME, DESCRIPTION, _board, _socket, _pin
 
     def dma_ms(entry, size):
         # How much sound it holds in frames of so many bytes, rounded up, by the block rule of the ESP32 port.
@@ -221,8 +221,6 @@ def start():
     _socket = socket.socket()
     _socket.connect(socket.getaddrinfo(host, int(port))[0][-1])
     _socket.setsockopt(6, 1, 1)  # TCP_NODELAY
-    _events = select.poll()
-    _events.register(_socket, 1)  # POLLIN
     _send(b"H", 0, nonce)
     with open(__file__.rsplit("/", 1)[0] + "/board.json") as file:
         made = json.load(file)
@@ -252,6 +250,6 @@ _open = [None, None]  # the I2S objects, by unit
 _count = 0  # of those ever opened, in 8 bits
 _pressed = False
 _shown = "off"  # by the LED
-_host = None  # the link's socket, which `wait` watches too
+_host = 0  # the link's socket or None, as `wait` was told; at first neither
 start()
 del start  # its memory is wanted
