@@ -366,9 +366,10 @@ def test_agreement_by_likelihood_when_the_text_is_garbled():
     garbled = "Learn honest alight"
     assert intents.agree("turn on the light", garbled, sounds) is None
     assert intents.agree("turn on the light", garbled, sounds, against=2.0) is not None
-    assert intents.agree("turn on the light", garbled, sounds, against=6.0) is None
-    assert intents.agree("unlock the front door", "I'm lost", sounds, against=6.0) is not None  # it asks
+    assert intents.agree("turn on the light", garbled, sounds, against=6.5) is None
+    assert intents.agree("unlock the front door", "I'm lost", sounds, against=7.0) is not None  # it asks
     assert intents.agree("turn on the light", "Turn off the light", sounds, against=0.0) is None
+    assert intents.agree("could you turn on the light", garbled, sounds, against=1.0) is None  # did you?
 
 
 def test_fuzzy_costs_nothing_for_the_same_words_and_is_infinite_for_others():

@@ -189,7 +189,20 @@ def test_listener_hands_the_audio_before_the_onset_to_the_grammar(listener, gram
     events = listener.feed(np.concatenate([lead, loud(2 * WINDOW_MS), quiet(WINDOW_MS)]))
     assert events == [Onset()]
     assert grammar.begun == 1
-    assert np.array_equal(grammar.fed[0], np.concatenate([lead[-9 * WINDOW :], loud(2 * WINDOW_MS)]))
+    assert np.array_equal(grammar.fed[0][: 9 * WINDOW], lead[-9 * WINDOW :])
+    assert np.array_equal(
+        grammar.fed[0][9 * WINDOW :], np.concatenate([loud(2 * WINDOW_MS), quiet(WINDOW_MS)])
+    )
+
+
+def test_listener_begins_the_grammar_when_it_can_tell_how_loud_the_user_is(listener, grammar):
+    listener.feed(loud(160))
+    assert grammar.begun == 0
+    listener.feed(loud(WINDOW_MS))
+    assert grammar.begun == 1
+    assert sum(map(len, grammar.fed)) == 192 * 16
+    listener.feed(loud(WINDOW_MS))
+    assert sum(map(len, grammar.fed)) == 224 * 16
 
 
 def test_listener_ends_an_open_sentence_late(listener, grammar):

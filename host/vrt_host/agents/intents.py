@@ -45,6 +45,8 @@ _CONTROLS: Mapping[Control, str] = {
     "help": "(help|what can you do|what can i say)",
 }
 _POLITE = parse("(please|(can|could|would|will) you [please])", {})
+_INVITES = frozenset(("can", "could", "will", "would"))
+"""A command that begins so is one word away from a question about the past: "did you ..."."""
 _JOIN = parse("(and [then]|then)", {})
 _RISKY = frozenset(("unlock", "unlatch", "unbolt", "disarm"))
 _RISKY_TO_OPEN = frozenset(("door", "doors", "gate", "garage", "lock", "safe"))
@@ -208,7 +210,8 @@ class Intents:
         heard = Fuzzy(normalise(free), sounds)
         cost = heard.cost(expected)
         if cost > limit(expected):
-            return understood if against <= (NEARLY_WHEN_ASKED if understood.asks else NEARLY) else None
+            nearly = NEARLY_WHEN_ASKED if understood.asks else 0.0 if expected[0] in _INVITES else NEARLY
+            return understood if against <= nearly else None
         margin = _DOUBT if understood.asks else 0.0
         for (at, bindings), other in align(self._tree, heard, {(0, ()): 0.0}, cost).items():
             if other + heard.rest(at) < cost - margin and not self._read(bindings, heard.heard)[1].same(

@@ -30,6 +30,8 @@ SHORTEST_MS = 160
 """Less speech than this is a cough or a door, unless both recognisers make sense of it."""
 _STABLE_MS = 2 * WINDOW_MS
 """How long a sentence must stay the grammar's best to be a guess."""
+_SURE_MS = 192
+"""Speech after which the grammar begins: it has to know how loud the user is, and the first sound may be an "s"."""
 _BEFORE_MS = 320
 """Audio from before the onset that belongs to the utterance."""
 
@@ -89,6 +91,7 @@ class Listener:
         self._recent: list[Samples] = []  # windows: the utterance, or the last ones before it
         self._pause: int | None = None
         self._agreed = False
+        self._begun = False  # whether the grammar listens yet
         self._heard = (
             ""  # the grammar's best so far, whether it is whole, and for how long it has been the best
         )
@@ -118,12 +121,17 @@ class Listener:
         began = activity.push(probability)
         self._recent.append(window)
         if began:
-            self._grammar.begin(np.concatenate(self._recent))
             return [Onset()]
         if not activity.speaking:
             del self._recent[: -_BEFORE_MS // WINDOW_MS]
             return []
-        self._grammar.feed(window)
+        if self._begun:
+            self._grammar.feed(window)
+        elif activity.voiced_ms >= _SURE_MS or activity.silence_ms:
+            self._begun = True
+            self._grammar.begin(np.concatenate(self._recent))
+        else:
+            return []
         if paused and not activity.silence_ms:  # the user went on
             self._pause, self._agreed = None, False
         events: list[Event] = []
@@ -171,13 +179,12 @@ class Listener:
         return silence >= (AGREED_MS if self._agreed else COMPLETE_MS)
 
     def _end(self) -> End:
+        heard = self._grammar.finish() if self._begun else ""
         end = End(
             np.concatenate(self._recent),
-            self._heard if self._pause is not None else self._grammar.finish(),
+            heard if self._pause is None else self._heard,
             self._pause,
             self.activity.voiced_ms,
         )
-        if self._pause is not None:
-            self._grammar.finish()
         self._reset()
         return end

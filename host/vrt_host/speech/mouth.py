@@ -10,7 +10,7 @@ import numpy as np
 
 from vrt_host.speech.codec import codec
 from vrt_host.speech.engines import Engines
-from vrt_host.speech.resample import Resampler
+from vrt_host.speech.resample import resample
 from vrt_host.speech.tts import clauses
 
 _BETWEEN_CLAUSES_S = 0.05
@@ -38,8 +38,7 @@ class Speech:
         """Runs in the voice's thread."""
         voice = self._engines.render(clause)
         assert self._engines.voice is not None
-        resampler = Resampler(self._engines.voice.rate, self._rate)
-        samples = np.concatenate([resampler.process(voice), resampler.flush()])
+        samples = resample(voice, self._engines.voice.rate, self._rate)
         pause = 0.0 if last else _BETWEEN_SENTENCES_S if clause[-1] in ".!?" else _BETWEEN_CLAUSES_S
         return codec(self._encoding).encode(np.pad(samples, (0, int(pause * self._rate))))
 
