@@ -118,15 +118,6 @@ def test_wrong_option_is_one_line_that_says_what_to_do(capsys, words, says):
     assert says in one_line(capsys, "serve", "--port", "0", *agent, *words)
 
 
-@pytest.mark.parametrize(
-    "words", [["serve", "--agent", "none"], ["serve", "--port", "x"], ["token"], ["token", "add"]]
-)
-def test_option_that_cannot_be_parsed_ends_with_usage(capsys, words):
-    with pytest.raises(SystemExit, match="2"):
-        main(words)
-    assert "usage: vrt" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("command", ["serve", "token"])
 def test_help_has_examples(capsys, command):
     with pytest.raises(SystemExit, match="0"):

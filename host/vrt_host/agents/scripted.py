@@ -21,7 +21,7 @@ from vrt_host.agents import base, script
 from vrt_host.agents.base import Agent, Json, Port, SessionInfo, ToolResult
 from vrt_host.agents.script import OnAudio, OnInterruption, OnResult, OnStart, OnText, Rule, Script, Trigger
 from vrt_host.speech.codec import Codec, Samples, codec
-from vrt_host.speech.resample import Resampler
+from vrt_host.speech.resample import resample
 
 log = logging.getLogger(__name__)
 
@@ -336,5 +336,4 @@ def _sound(sound: script.Tone | script.Recording, rate: int) -> Samples:
         return (TONE_LEVEL * np.sin(2 * np.pi * sound.hz * time)).astype(np.float32)
     if sound.rate == rate:
         return sound.samples
-    resampler = Resampler(sound.rate, rate)
-    return np.concatenate([resampler.process(sound.samples), resampler.flush()])
+    return resample(sound.samples, sound.rate, rate)

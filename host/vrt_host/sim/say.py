@@ -13,6 +13,7 @@ from vrt_host.sim import wav
 from vrt_host.sim.wav import MIC_RATE, Samples
 from vrt_host.speech import models
 from vrt_host.speech.codec import to_pcm16
+from vrt_host.speech.resample import resample
 from vrt_host.speech.tts import SpeechError, Voice, open_voice
 
 _PEAK = 0.5
@@ -62,4 +63,4 @@ def _spoken(voice: Voice, text: str) -> Samples:
     loudest = float(np.abs(sound).max(initial=0))
     if not loudest:
         raise UsageError(f"--say {text!r}: the voice cannot say it; write it in English words")
-    return to_pcm16(wav.resample(sound * np.float32(_PEAK / loudest), voice.rate, MIC_RATE))
+    return to_pcm16(resample(sound * np.float32(_PEAK / loudest), voice.rate, MIC_RATE))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from vrt_host.errors import UsageError
 from vrt_host.speech.codec import to_pcm16
-from vrt_host.speech.resample import Resampler
+from vrt_host.speech.resample import resample
 
 MIC_RATE = 16_000
 """Samples a second at the simulated microphone."""
@@ -83,16 +83,6 @@ def _to_float(raw: bytes, kind: int, bits: int) -> NDArray[np.float32]:
     raise ValueError(
         f"its encoding (format {kind}, {bits} bits) is not supported: PCM of 8, 16, 24, 32 bits or float is"
     )
-
-
-def resample(mono: NDArray[np.float32], rate: int, wanted: int) -> NDArray[np.float32]:
-    """The whole sound at another rate, in its place: the filter's delay is taken out."""
-    if rate == wanted or not len(mono):
-        return mono
-    resampler = Resampler(rate, wanted)
-    parts = [resampler.process(mono[start : start + rate]) for start in range(0, len(mono), rate)]
-    rest = resampler.flush()
-    return np.concatenate([*parts, rest])[len(rest) :]
 
 
 def save(path: Path, samples: Samples, rate: int) -> None:
