@@ -1,2 +1,8 @@
 # vRT Edge, the device: a vRT 1.3 client for MicroPython 1.27 or newer (see app.py for how it hangs together).
 VERSION = "0.1.0"
+
+
+def diff(now, since):
+    # Milliseconds from `since` to `now`: ticks of `time.ticks_ms()`, compared only so. The clock wraps at 2**30 on the boards;
+    # masking makes every port's ticks the same and keeps all values small integers. Good for intervals below 6 days either way.
+    return (((now - since) & 0x3FFFFFFF) ^ 0x20000000) - 0x20000000

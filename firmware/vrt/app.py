@@ -5,10 +5,9 @@ import time
 
 from micropython import const
 
-from vrt import VERSION, links
+from vrt import VERSION, diff, links
 from vrt.conversation import Conversation
 from vrt.protocol.session import Session
-from vrt.ticks import diff
 
 _CLOSE_REPLACED = const(4000)  # what a client says that closes a dead connection (§9.3)
 _SLOW = const(5)  # so many failures, and there are only the longest waits

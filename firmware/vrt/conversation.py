@@ -2,8 +2,8 @@
 # formats are none of its business. Every event of the device's log but those of the link is written here.
 from micropython import const
 
+from vrt import diff
 from vrt.errors import ConfigError, ProtocolError
-from vrt.ticks import diff
 from vrt.ui import Button
 
 _CLOSE_NORMAL = const(1000)

@@ -4,9 +4,9 @@ import gc
 
 from micropython import const
 
+from vrt import diff
 from vrt.audio.mic import Mic
 from vrt.audio.speaker import Speaker
-from vrt.ticks import diff
 
 _HEADER = const(5)  # bytes before the payload (§8.1)
 _SPARE_MS = const(200)  # the ring holds so much more than what we announce (decisions 11)

@@ -1,7 +1,7 @@
 # What a person does with the button. Pure: levels and ticks in; nothing here allocates.
 from micropython import const
 
-from vrt.ticks import diff
+from vrt import diff
 
 _DEBOUNCE_MS = const(30)
 _TAP_MS = const(400)  # a shorter press is a tap

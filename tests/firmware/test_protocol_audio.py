@@ -38,7 +38,7 @@ def test_sender_counts_past_small_integers_and_wraps():
         (0xFFFFFFFF, 0),
         (0x00FFFFFF, 0x01000000),
     ):
-        sender._seq[:] = frame(1, start)[1:5]
+        sender.seq[:] = frame(1, start)[1:5]
         sender.number(out)
         assert out == frame(1, start)
         sender.number(out)
@@ -105,7 +105,7 @@ def test_vectors_of_input_frames():
         if case["expect"] == "valid":
             frame = bytearray(5) + bytes.fromhex(case["payload"])
             sender = session()
-            sender._seq[:] = case["seq"].to_bytes(4, "big")
+            sender.seq[:] = case["seq"].to_bytes(4, "big")
             sender.number(frame)
             assert frame == bytes.fromhex(case["hex"]), case["id"]
             count += 1

@@ -1,4 +1,4 @@
-from vrt.ticks import diff
+from vrt import diff
 
 
 def test_diff_is_signed_and_survives_the_wrap():

@@ -8,8 +8,8 @@ from array import array
 
 from micropython import const
 
+from vrt import diff
 from vrt.audio import dsp
-from vrt.ticks import diff
 
 _HEADER = const(5)  # vRT §8.1; who sends the frame fills it in
 _FRAME_MS = const(20)

@@ -8,8 +8,8 @@ from array import array
 
 from micropython import RingIO, const
 
+from vrt import diff
 from vrt.audio import dsp
-from vrt.ticks import diff
 
 _CHUNK_MS = const(16)  # flush cannot take back a transfer; and each costs a callback
 _MARGIN_MS = const(20)  # poll comes at least so often

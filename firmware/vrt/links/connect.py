@@ -14,15 +14,6 @@ from vrt.links.upgrade import read, request
 from vrt.links.url import parse
 
 _UNTRUSTED = const(-0x2700)  # MBEDTLS_ERR_X509_CERT_VERIFY_FAILED
-_WORDS = {
-    ECONNREFUSED: "refused",
-    ECONNRESET: "reset",
-    EHOSTUNREACH: "unreachable",
-    ENOMEM: "memory",
-    ETIMEDOUT: "timeout",
-    32: "reset",  # EPIPE, which errno does not name
-    -0x7F00: "memory",  # MBEDTLS_ERR_SSL_ALLOC_FAILED
-}
 
 
 def forget():
@@ -139,6 +130,15 @@ def explain(error):
         if time.gmtime()[0] < 2025:
             return "tls: the clock is not set"
         return "tls: " + (str(error).strip() if isinstance(error, ValueError) else "not trusted")
+    words = {
+        ECONNREFUSED: "refused",
+        ECONNRESET: "reset",
+        EHOSTUNREACH: "unreachable",
+        ENOMEM: "memory",
+        ETIMEDOUT: "timeout",
+        32: "reset",  # EPIPE, which errno does not name
+        -0x7F00: "memory",  # MBEDTLS_ERR_SSL_ALLOC_FAILED
+    }
     number = error.errno
     # mbedTLS numbers its errors below those of the system.
-    return _WORDS.get(number) or ("tls" if number and number < -255 else f"error {number}")
+    return words.get(number) or ("tls" if number and number < -255 else f"error {number}")

@@ -1,9 +1,6 @@
 # A WebSocket's address (RFC 6455 section 3).
 from vrt.errors import ConfigError
 
-_EXAMPLE = ", such as ws://192.168.1.20:8080/"
-_SECRET = " token access_token auth api_key apikey password secret "
-
 
 def _host(url):
     # Returns (host, port) of the part between // and the path; port: None when there is none.
@@ -18,9 +15,11 @@ def _host(url):
 
 def parse(url):
     # Returns (tls, host, port, path, Host header). Raises ConfigError that says what to change.
+    example = ", such as ws://192.168.1.20:8080/"
+    secrets = " token access_token auth api_key apikey password secret "
     scheme, _, rest = url.partition("://")
     if scheme.lower() not in ("ws", "wss"):
-        raise ConfigError("url must begin with ws:// or wss://" + _EXAMPLE)
+        raise ConfigError("url must begin with ws:// or wss://" + example)
     for character in rest:
         if not "!" <= character <= "~":
             raise ConfigError("url must be plain ASCII without spaces: write other characters as %XX")
@@ -32,18 +31,18 @@ def parse(url):
         raise ConfigError("url must not hold a user or password: put the token into the configuration")
     for pair in path.partition("?")[2].split("&"):
         name, equals, _ = pair.partition("=")
-        if equals and " " + name.lower() + " " in _SECRET:
+        if equals and " " + name.lower() + " " in secrets:
             raise ConfigError(f"url must not hold credentials ({name}): put the token into the configuration")
     host, port = _host(authority)
     if not host:
-        raise ConfigError("url must name a host" + _EXAMPLE)
+        raise ConfigError("url must name a host" + example)
     tls = scheme.lower() == "wss"
     number = usual = 443 if tls else 80
     header = authority
     if port is not None:
         number = int(port) if port.isdigit() and len(port) < 6 else 0
         if not 0 < number < 65536:
-            raise ConfigError("url must have a port from 1 to 65535" + _EXAMPLE)
+            raise ConfigError("url must have a port from 1 to 65535" + example)
         if number == usual:
             header = authority[: -1 - len(port)]
     return tls, host, number, path if path.startswith("/") else "/" + path, header

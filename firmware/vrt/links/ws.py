@@ -3,9 +3,9 @@
 # nothing is allocated.
 from micropython import const
 
+from vrt import diff
 from vrt.links import CLOSED, NONE, OPEN
 from vrt.links.websocket import WebSocket
-from vrt.ticks import diff
 
 _CONNECT_MS = const(15000)  # from open() to OPEN; a TLS handshake takes seconds on a board
 _CLOSE_MS = const(2000)  # from the first close frame to the end of the stream
@@ -18,7 +18,7 @@ _ERRORS = (OSError, ValueError, MemoryError)  # what sockets and TLS raise
 
 class WebSocketLink(WebSocket):
     # rx, tx: bytes of the largest message either way; a larger one from the host is counted in `dropped`.
-    # ca: see tls.py. The ticks given to open and poll are milliseconds, see vrt.ticks.
+    # ca: see tls.py. The ticks given to open and poll are milliseconds, see vrt.diff.
     def __init__(self, url, rx=4096, tx=4096, *, ca=None, chunk=256):
         WebSocket.__init__(self, rx, tx, chunk)
         from vrt.links.connect import checked  # noqa: PLC0415  (memory, as all of connect.py)
@@ -50,7 +50,7 @@ class WebSocketLink(WebSocket):
             self.connecting = connect(self, self.tls)
             self._advance()
         except _ERRORS as error:
-            self._fault(error)
+            self.fault(error)
 
     # poll(now), send_audio and _write are the whole path of a frame. MicroPython puts the state of a call
     # that is larger than 11 words onto the heap: locals, stack, 3 for a try, 3 more for a name in its except.
@@ -89,7 +89,7 @@ class WebSocketLink(WebSocket):
                         event = NONE
                         self._answer()
             except _ERRORS as error:
-                self._fault(error)
+                self.fault(error)
             if not event:
                 # Is it time for one?
                 if self._timeout_ms and diff(self.now, self._since) >= self._timeout_ms:
@@ -167,7 +167,7 @@ class WebSocketLink(WebSocket):
         elif self.sock:
             self._end("closed")
 
-    def _fault(self, error):
+    def fault(self, error):
         try:
             from vrt.links.connect import explain  # noqa: PLC0415
 

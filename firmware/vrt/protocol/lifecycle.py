@@ -1,8 +1,8 @@
 # The life of a session as its client sees it (vRT §5.1): one table of states, and when to connect, ping and give up.
 from micropython import const
 
+from vrt import diff
 from vrt.errors import ProtocolError
-from vrt.ticks import diff
 
 # For each state what may come in, and after "=" the state that follows, unless it is the same. What is missing here is out of
 # place: from the peer it is reported and not acted upon, from ourselves it is an error. A text, to spare the heap.

@@ -14,11 +14,11 @@
 # close the link, a resume will tell what has arrived.
 from micropython import const
 
+from vrt import diff
 from vrt.errors import ProtocolError
 from vrt.protocol.lifecycle import Lifecycle
 from vrt.protocol.stream import Streams
 from vrt.protocol.wire import WireError, decode, encode
-from vrt.ticks import diff
 
 _NONE = const(-1)  # below every epoch and every seq
 _LAST_SEQ = const(0xFFFFFFFF)  # seq must not wrap: nothing follows it (§4.1)
@@ -45,7 +45,7 @@ class Session(Lifecycle):
         self.missing = 0  # frames
         self.discarded = 0  # frames of no item, or of a closed epoch
         self._next = _NONE  # the seq of the next frame
-        self._seq = bytearray(4)  # of our own next frame
+        self.seq = bytearray(4)  # of our own next frame
         self._too_big = 0  # the seq that a close with 1009 left unsent
         self._events = []
         self._sending = None
@@ -283,7 +283,7 @@ class Session(Lifecycle):
 
     def number(self, frame):
         # Writes kind and seq into frame[0:5] of our audio; seq wraps after 2**32 frames. Allocates nothing.
-        seq = self._seq
+        seq = self.seq
         frame[0] = _INPUT
         frame[1:_HEADER_BYTES] = seq
         for i in range(3, -1, -1):

@@ -1,8 +1,8 @@
 # The two numbered streams of a session (vRT §4). They belong to the session and live on when a connection is lost.
 from micropython import const
 
+from vrt import diff
 from vrt.protocol.wire import encode
-from vrt.ticks import diff
 
 _ACK_MS = const(180)  # 250 are RECOMMENDED (§4.2), and the loop does not look at every moment
 _ACK_MESSAGES = const(32)

@@ -57,44 +57,45 @@ def _bad_field(message, row):
     wanted = True
     for field in row[2:]:
         name, _, allowed = field[2:].partition("=")
-        need = field[1]
-        if field[0] == "/":  # what follows belongs to one phase; `phase` itself was checked before
+        need = ord(field[1])
+        kind = ord(field[0]) - 48
+        if kind == -1:  # "/": what follows belongs to one phase; `phase` itself was checked before
             wanted = message["phase"] == field[1:]
         elif not wanted:
             continue
         elif name not in message:
-            if need == "+" or (need == "?" and not message["ok"]):
+            if need == 43 or (need == 63 and not message["ok"]):  # "+" and "?"
                 return name
-        elif not _fits(field[0], message[name], allowed):
+        elif not _fits(kind, message[name], allowed):
             return name
-        elif field[0] == "3":
+        elif kind == 3:
             message[name] = int(message[name])
     return None
 
 
 def _fits(kind, value, allowed):  # noqa: C901, PLR0911, PLR0912  (an answer for each kind)
-    # Whether a member is of its kind, as tables.py numbers them.
-    if kind == "3":
+    # Whether a member is of its kind, as tables.py numbers them. (Texts of one character would be names in the heap.)
+    if kind == 3:
         return _is_u32(value)
-    if kind == "4":
+    if kind == 4:
         return type(value) is bool
-    if kind == "6":
-        if type(value) is not dict or value.get("encoding") not in allowed.split("|"):
+    if kind == 6:
+        if type(value) is not dict or not _fits(5, value.get("encoding"), allowed):
             return False
         value = value.get("sampleRate", 1)
         return type(value) in (int, float) and value > 0 and value % 1 == 0
-    if kind == "8":
+    if kind == 8:
         for token in value if type(value) is list else (None,):
-            if not _fits("7", token, allowed) or len(token) > 64:
+            if not _fits(7, token, allowed) or len(token) > 64:
                 return False
         return True
     if type(value) is not str:
-        return kind == "0"
-    if kind == "2":
+        return kind == 0
+    if kind == 2:
         return 0 < len(value) <= 256
-    if kind == "5":
+    if kind == 5:
         return value in allowed.split("|")
-    if kind != "7":
+    if kind != 7:
         return True
     between = True  # or at the start: a joint may not come next
     for char in value:
@@ -102,7 +103,7 @@ def _fits(kind, value, allowed):  # noqa: C901, PLR0911, PLR0912  (an answer for
             if between:
                 return False
             between = True
-        elif allowed[0] <= char <= allowed[1] or "0" <= char <= "9":
+        elif allowed[0] <= char <= allowed[1] or 48 <= ord(char) <= 57:
             between = False
         else:
             return False

@@ -3,7 +3,7 @@
 # The App shows `asking` by the LED; pure: the button's debounced level and ticks come in.
 from micropython import const
 
-from vrt.ticks import diff
+from vrt import diff
 
 _WINDOW_MS = const(15000)  # decisions 8: a confirmation that is not answered by then is refused
 _HOLD_MS = const(1000)

@@ -8,20 +8,6 @@ from vrt.tools.arguments import kind, problem
 _SCHEMA_DEPTH = const(6)
 _TIMEOUT_MAX_MS = const(3600000)
 _CONFIRM_MIN_MS = const(3000)
-# What a phrase may be (docs/tools.md), apart from text alone.
-_PHRASE = {
-    "type": "object",
-    "properties": {
-        "say": {"type": ["string", "array"], "minLength": 1, "minItems": 1, "items": {"type": "string"}},
-        "set": {"type": "object"},
-        "words": {"type": "object"},
-        "reply": {"type": "string"},
-        "ask": {"type": "string"},
-        "while": {"type": "string"},
-    },
-    "required": ["say"],
-    "additionalProperties": False,
-}
 
 
 def add(tool):
@@ -127,20 +113,34 @@ def _confirm(tool, confirm, when):
 def _check_phrases(tool, phrases):
     # The host reads phrases; here slips of the pen are found: members, names of parameters, impossible values.
     _must(kind(phrases) == "array", tool, "has phrases that are no list")
+    # What a phrase may be (docs/tools.md), apart from text alone.
+    schema = {
+        "type": "object",
+        "properties": {
+            "say": {"type": ["string", "array"], "minLength": 1, "minItems": 1, "items": {"type": "string"}},
+            "set": {"type": "object"},
+            "words": {"type": "object"},
+            "reply": {"type": "string"},
+            "ask": {"type": "string"},
+            "while": {"type": "string"},
+        },
+        "required": ["say"],
+        "additionalProperties": False,
+    }
     for one in phrases:
         phrase = {"say": one} if kind(one) == "string" else one
-        broken = problem(_PHRASE, phrase, "phrase")
+        broken = problem(schema, phrase, "phrases")
         _must(broken is None, tool, f"has a wrong {broken}")
         says = phrase["say"]
         for say in [says] if kind(says) == "string" else says:
             for part in say.split("{")[1:]:
-                _known(tool, part.split("}")[0], "a phrase")
+                _known(tool, part.split("}")[0], "phrases")
         for name, value in phrase.get("set", {}).items():
-            _possible(tool, name, value, "a phrase")
+            _possible(tool, name, value, "phrases")
         for name, words in phrase.get("words", {}).items():
             _must(kind(words) == "object", tool, f"has a phrase whose words for {name!r} are no dict")
             for value in words.values():
-                _possible(tool, name, value, "a phrase")
+                _possible(tool, name, value, "phrases")
 
 
 def _known(tool, name, where):

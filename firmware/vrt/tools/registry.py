@@ -28,9 +28,8 @@ import json
 
 from micropython import const
 
-from vrt import tools
+from vrt import diff, tools
 from vrt.errors import VrtError
-from vrt.ticks import diff
 from vrt.tools.arguments import canonical, kind, problem
 from vrt.tools.call import Call, digest_of, explain
 from vrt.tools.journal import answer
@@ -49,11 +48,11 @@ class Registry:
         # voice: whether the configuration lets the host ask for confirmations (confirm="voice").
         self.queue_limit = _QUEUED_CALLS
         self.uncertain = False
-        self._journal = journal
+        self.journal = journal
         self._confirm = confirm
         self._report = report
         self._voice = voice
-        self._tools = []
+        self.tools = []
         self._state = None
         self._closed = -1
         self._queue = []  # calls without a result; the first one asks or runs once its `since` is set
@@ -75,10 +74,10 @@ class Registry:
             from vrt.tools.declaration import forbid_voice  # noqa: PLC0415  (see tools.seal)
 
             forbid_voice(declared)
-        self._tools.extend(declared)
+        self.tools.extend(declared)
 
     def declare(self):
-        return [tool.declaration for tool in self._tools]
+        return [tool.declaration for tool in self.tools]
 
     def context(self):
         # What the device reports of itself (§5.5): the true state, and what nobody knows since a restart.
@@ -88,10 +87,10 @@ class Registry:
                 made["state"] = json.loads(_text(self._state()))
             except Exception as error:
                 made["state"] = {"error": explain(error)}
-        unknown = self._journal.unknown()
+        unknown = self.journal.unknown()
         if unknown:
             made["unknownCalls"] = unknown
-        if self._journal.damaged:
+        if self.journal.damaged:
             made["journal"] = "damaged: calls may have run without a result"
         return made
 
@@ -99,13 +98,13 @@ class Registry:
 
     def begin(self, session_id):
         self.drop()
-        self._journal.begin(session_id)
+        self.journal.begin(session_id)
 
     def resumed(self):
         # A restart interrupts: what was asked before it and has not started does not start now. The server still has the
         # turn, so only tools are closed to it, and it hears what became of its calls.
-        self._closed = self._journal.epoch
-        self._results.extend(self._journal.settle())
+        self._closed = self.journal.epoch
+        self._results.extend(self.journal.settle())
         self.uncertain = True
 
     def drop(self):
@@ -139,14 +138,14 @@ class Registry:
                 return  # its one result is still to come
             if one.since is None:
                 waiting += one.size
-        kept = self._journal.find(call.call_id)
+        kept = self.journal.find(call.call_id)
         if kept:
             digest, epoch, result = kept
             if digest != call.digest:
                 epoch, result = call.epoch, _no("INVALID", "this callId had another call")
             self._results.append(answer(call.call_id, epoch, result))
             return
-        for one in self._tools:
+        for one in self.tools:
             if one.declaration["name"] == call.name:
                 call.tool = one
         code = "FAILED"
@@ -211,7 +210,7 @@ class Registry:
             result = _no("REJECTED", "what was confirmed is not this call")
         elif call.tool.declaration["effect"] == "irreversible":
             try:
-                self._journal.started(call.call_id, digest, call.name, canonical(call.arguments), call.epoch)
+                self.journal.started(call.call_id, digest, call.name, canonical(call.arguments), call.epoch)
             except OSError as error:
                 result = _no("FAILED", f"not run: the journal cannot be written ({explain(error)})")
         if result:
@@ -272,7 +271,7 @@ class Registry:
             if call is self._queue[0]:
                 self._confirm.cancel()
             self._queue.remove(call)
-        self._journal.done(call.call_id, call.digest, call.name, call.epoch, result)
+        self.journal.done(call.call_id, call.digest, call.name, call.epoch, result)
         result = answer(call.call_id, call.epoch, result)
         self._results.append(result)
         self._report("call.end", call=call.call_id, name=call.name, result=result)
