@@ -86,7 +86,7 @@ class App:
         session, conversation = self.session, self.conversation
         conversation.step(now)
         self._send(now)
-        self.wait_ms = _TOOL_MS if self.tools.busy else _IDLE_MS
+        self.wait_ms = 0 if conversation.unread else _TOOL_MS if self.tools.busy else _IDLE_MS
         if self._open:
             if conversation.closing:
                 self.link.close(conversation.closing)
@@ -131,6 +131,10 @@ class App:
                 session.opened(now)
             else:
                 self._lost(now)
+        else:
+            self.conversation.unread = True
+            return True
+        self.conversation.unread = False
         return news
 
     def _send(self, now):

@@ -29,7 +29,9 @@ class Conversation:
         self.refused = ""  # the code of the error that stopped us
         self._since = 0  # ticks of the turn's last sign of life
         self._voice = False  # somebody spoke at the last step
-        self.waiting = False  # no tool runs until what the server sent before a reboot has been read
+        # No call starts until all that the server sent before has been read: it may have closed the call's epoch (§6.2).
+        self.waiting = False  # since a resume
+        self.unread = False  # more came at once than the App takes in a step
         self.restored = journal.session_id is not None
         if self.restored:
             session.restore(journal.session_id, journal.rx, journal.tx)
@@ -42,8 +44,7 @@ class Conversation:
             self.press(now)
         self.hear(now)
         self.mark()
-        if not self.waiting:
-            tools.step(now, self.button.down)
+        tools.step(now, self.button.down, self.waiting or self.unread)
         self._answer()
         if tools.uncertain and session.state == "open" and session.room():
             tools.uncertain = False
@@ -218,10 +219,8 @@ class Conversation:
             tools.begin(session.id)
         elif self.restored:
             tools.resumed()
-            self.waiting = True
         self.restored = False
-        if self.waiting:
-            session.ping = True
+        self.waiting = session.ping = resumed  # its pong comes behind all of it
         try:
             self.sound.adopt(event)
         except (ConfigError, MemoryError, OSError) as error:

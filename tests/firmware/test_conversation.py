@@ -513,6 +513,33 @@ def test_a_rebooted_device_runs_nothing_until_it_has_read_what_it_missed():
     assert [m["code"] for m in device.sent("tool.result") if m["callId"] == "c2"] == ["INTERRUPTED"]
 
 
+def test_a_resumed_device_starts_nothing_until_it_has_read_what_it_missed():
+    device = opened()
+    device.link.cut()
+    device.run(1000)
+    device.ready(resumedFrom=0)
+    device.call("light", 5, state="on")
+    device.run(100)
+    assert device.done == []
+    device.say("interrupted", epoch=5)
+    device.receive("pong")
+    device.run(100)
+    assert device.done == []
+    assert [m["code"] for m in device.sent("tool.result")] == ["INTERRUPTED"]
+
+
+def test_a_call_whose_interruption_came_in_the_same_burst_does_not_start():
+    for before in range(12):
+        device = opened()
+        for _ in range(before):
+            device.say("text", text="x", final=False)
+        device.call("light", 5, state="on")
+        device.say("interrupted", epoch=5)
+        device.run(100)
+        assert device.done == [], before
+        assert [m["code"] for m in device.sent("tool.result")] == ["INTERRUPTED"]
+
+
 def test_a_rebooted_device_that_comes_too_late_names_the_call_in_a_new_session():
     device = opened()
     device.call("slow", 1)

@@ -16,7 +16,8 @@
 #                                      last server seq handled, observed epoch; a few stores, no flash
 #   registry.call(msg, now)            a valid tool.call (decoded dict); ask `registry.room` first: False = stop reading
 #   registry.close_epoch(closed)       the closed epoch rose, by interruption or `interrupted` (before sending anything)
-#   registry.step(now, down)           every loop; `down` is the button's debounced level; advances at most one tool
+#   registry.step(now, down, waiting)  every loop; `down` is the button's debounced level; advances at most one tool;
+#                                      waiting: starts none, since the server may have closed its epoch unread
 #   registry.next_result() -> dict     members of the next tool.result (callId, epoch, ok, ...), None when there is none
 #
 #   registry.asking                    a call awaits the button: LED "confirm", the button is ours until it is up again
@@ -174,10 +175,12 @@ class Registry:
                         call, "INTERRUPTED", _LATE if call.paused is None else "its turn was interrupted"
                     )
 
-    def step(self, now, down=False):
+    def step(self, now, down=False, waiting=False):
         if tools.running or not self._queue:  # running: a tool that runs the loop itself
             return
         call = self._queue[0]
+        if waiting and call.paused is None:
+            return
         made = call.tool.declaration
         if call.since is None:
             call.since = now
