@@ -103,7 +103,7 @@ class I2S:
         self.generation = _count
         self.function = None
         self.running = self.waiting = None  # the buffers of those transfers
-        _open[unit] = self
+        _open[unit] = self  # type: ignore[arg-type]
         entry = _board[unit]
         made = {"rate": entry["rate"], "ibuf": entry["ibuf"], "generation": _count}
         _send(b"O", unit, json.dumps(made))
@@ -167,7 +167,7 @@ class Output:
 
 def _write(buf, n):
     try:  # noqa: SIM105  (no contextlib here)
-        _socket.write(buf, n)
+        _socket.write(buf, n)  # type: ignore[call-arg]  (the stubs know one argument)
     except OSError:
         pass  # the simulator is gone, as the next `wait` will see; this may be in a callback
 

@@ -15,7 +15,7 @@ _PAST = {1: 26, 2: 0, 3: 9, 4: 13, 6: 9}
 def _forget():
     sys.modules.pop("vrt.audio.formats", None)
     if hasattr(audio, "formats"):
-        del audio.formats
+        del audio.formats  # type: ignore[attr-defined]
 
 
 def _width(encoding, rate):

@@ -258,8 +258,7 @@ class Session(Lifecycle):
             return None
         self._sending = message and message["type"]
         if message:
-            message["v"] = 1
-            message["seq"] = 0
+            message.update(v=1, seq=0)  # type: ignore
             try:
                 data = encode(message, streams.size)
             except ProtocolError as error:  # our hello, and waiting would not heal it

@@ -33,7 +33,7 @@ def decode(buf, n):
         raise WireError("UNSUPPORTED_VERSION", "v", 0)
     seq = message.get("seq")
     known = _is_u32(seq)
-    place = int(seq) if known else 0
+    place = int(seq) if known else 0  # type: ignore
     kind = message.get("type")
     start = SERVER.find(f"\n{kind} ")
     row = SERVER[start + 1 : SERVER.find("\n", start + 1)].split(" ")
@@ -44,8 +44,8 @@ def decode(buf, n):
         place = 0  # transient: whatever its seq says, it has no place in the stream
     # §4.1: a transient message has seq 0, a sequenced one another; a sessionless one may have both
     bad = "seq"
-    if known and (seq_class == "2" or (seq > 0) == (seq_class == "1")):
-        message["seq"] = int(seq)
+    if known and (seq_class == "2" or (seq > 0) == (seq_class == "1")):  # type: ignore
+        message["seq"] = int(seq)  # type: ignore
         bad = _bad_field(message, row)
     if bad:
         raise WireError("INVALID_FIELD", f"{kind}: {bad}", place)
@@ -86,7 +86,7 @@ def _fits(kind, value, allowed):  # noqa: C901, PLR0911, PLR0912  (an answer for
         return type(value) in (int, float) and value > 0 and value % 1 == 0
     if kind == 8:
         for token in value if type(value) is list else (None,):
-            if not _fits(7, token, allowed) or len(token) > 64:
+            if not _fits(7, token, allowed) or len(token) > 64:  # type: ignore
                 return False
         return True
     if type(value) is not str:

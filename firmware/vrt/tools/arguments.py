@@ -37,7 +37,7 @@ def canonical(value, depth=_VALUE_DEPTH):
     if what == "integer":
         return str(int(value))
     if what == "array":
-        return "[" + ",".join([canonical(one, depth - 1) for one in value]) + "]"
+        return "[" + ",".join([canonical(one, depth - 1) for one in value]) + "]"  # type: ignore
     if what != "object":
         return json.dumps(value)
     members = []
