@@ -2,7 +2,7 @@
 import sys
 
 import micropython
-from house import LOCK, World, world
+from house import LOCK, world
 from support import SkipTest, raises
 from test_journal import PowerCut, makes_much_garbage
 from vrt import tools
