@@ -58,3 +58,16 @@ def test_fault_of_ours_is_not_taken_for_a_missing_extra(monkeypatch):
     monkeypatch.setattr(sys, "meta_path", [Finder(), *sys.meta_path])
     with pytest.raises(ModuleNotFoundError):
         registry.factory("local")
+
+
+def test_prepare_loads_what_sessions_share_before_the_first():
+    loaded = []
+
+    class Slow:
+        @staticmethod
+        def prepare():
+            loaded.append(True)
+
+    registry.prepare(Slow)
+    registry.prepare(registry.factory("echo"))
+    assert loaded == [True]

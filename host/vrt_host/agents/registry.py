@@ -34,6 +34,13 @@ def factory(name: str, *, script: Path | None = None) -> Callable[[], Agent]:
     raise UsageError(f"there is no agent {name!r}; choose one of {', '.join(AGENTS)}")
 
 
+def prepare(agents: Callable[[], Agent]) -> None:
+    """Load what all sessions share, so that the first does not wait for it; may take seconds. Raises `UsageError`."""
+    load = getattr(agents, "prepare", None)
+    if load is not None:
+        load()
+
+
 def _scripted(path: Path) -> Callable[[], Agent]:
     from vrt_host.agents.script import load  # noqa: PLC0415
     from vrt_host.agents.scripted import ScriptedAgent  # noqa: PLC0415

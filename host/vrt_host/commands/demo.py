@@ -75,13 +75,6 @@ def run(args: argparse.Namespace) -> int:
     return asyncio.run(_Demo(heap, args.out, recorder).play())
 
 
-def _warm() -> None:
-    """Load the agent's models before the board asks for a session."""
-    from vrt_host.agents.local import engines  # noqa: PLC0415  (heavy)
-
-    engines()
-
-
 class _Demo:
     def __init__(self, heap: str, out: Path, recorder: Recorder) -> None:
         self.heap = heap
@@ -125,7 +118,7 @@ class _Demo:
             view.note("the host gets ready: voice detection, two recognisers, a voice; all of it offline")
             sentences = spoken.load()
             agents = registry.factory("local")
-            await asyncio.to_thread(_warm)
+            await asyncio.to_thread(registry.prepare, agents)
             recorder.restart()
             rig = Rig(recorder, agents, heap=self.heap, config={"stats_ms": _STATS_MS})
             async with rig:

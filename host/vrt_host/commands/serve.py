@@ -70,6 +70,7 @@ def run(args: argparse.Namespace) -> int:
         origins=tuple(args.origin),
     )
     agents = registry.factory(args.agent, script=args.script)
+    registry.prepare(agents)
     asyncio.run(_serve(config, args.agent, agents))
     return 0
 
