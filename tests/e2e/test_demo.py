@@ -229,7 +229,6 @@ def test_demo_says_what_did_not_happen_and_keeps_the_record(monkeypatch, tmp_pat
     script.write_text('{"rules": []}')
     deaf = registry.factory("scripted", script=script)
     monkeypatch.setattr(registry, "factory", lambda name: deaf)
-    monkeypatch.setattr(command.registry, "prepare", lambda agents: None)
     monkeypatch.setattr(scenes, "HEARD_S", 0.5)
     out = tmp_path / "out"
     assert cli.main(["demo", "--out", str(out), "--heap", "128k"]) == 1
