@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from vrt_host import cli
 from vrt_host.agents import registry
-from vrt_host.commands import demo as command
 from vrt_host.harness import scenes
 from vrt_host.harness.recorder import load
 from vrt_host.sim import wav
