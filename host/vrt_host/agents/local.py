@@ -58,6 +58,8 @@ _QUEUED_FRAMES = 500
 """Frames of the user's audio that may wait (10 s); beyond that the oldest are dropped."""
 _STALL_S = 0.6
 """No audio for so long in the middle of an utterance: the microphone was switched off."""
+_ONSET_LAG_S = 1.0
+"""The device may notice a voice, and interrupt, so long before its sound is taken for the beginning of an utterance."""
 _CONSENT_S = 15.0
 """How long a question of ours waits for its yes."""
 _QUICK_S = 0.15
@@ -137,6 +139,8 @@ class LocalAgent(Agent):
         """The turn of the utterance that is open."""
         self._talked_over = False
         """Whether a response was in flight when the utterance began."""
+        self._cut_at = float("-inf")
+        """When a turn of ours was last interrupted."""
         self._question: _Question | None = None
         self._frames: deque[bytes] = deque()
         self._news = asyncio.Event()
@@ -237,7 +241,8 @@ class LocalAgent(Agent):
     def _on_event(self, event: Event) -> None:
         if isinstance(event, Onset):
             self._trace("onset")
-            self._talked_over = not self._port.idle()
+            lag = self._loop.time() - self._cut_at
+            self._talked_over = not self._port.idle() or lag < _ONSET_LAG_S
             self._listening = self._begin("listening")
         elif isinstance(event, Guess):
             self._trace("guess", grammar=event.grammar)
@@ -482,6 +487,7 @@ class LocalAgent(Agent):
         dead = self._turns.get(turn)
         if dead is None:
             return
+        self._cut_at = self._loop.time()
         self._forget(dead)
         if dead.overdue is not None:  # the host gave up waiting for the device, and closed the turn with it
             again = self._begin("thinking", typed=dead.typed)
