@@ -145,10 +145,11 @@ class FakeGrammar:
     def __init__(self) -> None:
         self.text = ""
         self.fed: list[np.ndarray] = []
-        self.begun = 0
+        self.begun = self.learnt = 0
 
-    def begin(self, lead: np.ndarray) -> None:
+    def begin(self, lead: np.ndarray, learn: bool = False) -> None:
         self.begun += 1
+        self.learnt += learn
         self.fed = [lead]
 
     def feed(self, samples: np.ndarray) -> None:
@@ -203,6 +204,16 @@ def test_listener_begins_the_grammar_when_it_can_tell_how_loud_the_user_is(liste
     assert sum(map(len, grammar.fed)) == 192 * 16
     listener.feed(loud(WINDOW_MS))
     assert sum(map(len, grammar.fed)) == 224 * 16
+
+
+def test_listener_lets_the_grammar_learn_from_what_was_understood(listener, grammar):
+    sentence = np.concatenate([loud(640), quiet(1500)])
+    listener.feed(sentence)
+    listener.understood = True
+    listener.feed(sentence)
+    assert grammar.learnt == 1
+    listener.feed(sentence)
+    assert (grammar.begun, grammar.learnt) == (3, 1)
 
 
 def test_listener_ends_an_open_sentence_late(listener, grammar):

@@ -319,6 +319,7 @@ class LocalAgent(Agent):
     ) -> None:
         understood = await (recognised or self._understand(end.audio, end.grammar))
         meaning = understood.meaning
+        self._listener.understood = meaning is not None
         if meaning is None and talked_over and self._is_stop(end.grammar, understood.text):
             meaning = Meaning(control="stop")  # the harmless direction: one recogniser is enough
         unheard = meaning is None and (end.voiced_ms < SHORTEST_MS or not understood.text)

@@ -84,6 +84,8 @@ class Listener:
         self._number = 0
         self._partial = np.zeros(0, np.float32)  # what does not fill a window; the detector keeps the same
         self._deaf = False
+        self.understood = False
+        """To be set when the last utterance was understood: the next one is expected to sound like it."""
         self._reset()
 
     def _reset(self) -> None:
@@ -129,7 +131,8 @@ class Listener:
             self._grammar.feed(window)
         elif activity.voiced_ms >= _SURE_MS or activity.silence_ms:
             self._begun = True
-            self._grammar.begin(np.concatenate(self._recent))
+            self._grammar.begin(np.concatenate(self._recent), self.understood)
+            self.understood = False
         else:
             return []
         if paused and not activity.silence_ms:  # the user went on

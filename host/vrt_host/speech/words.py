@@ -144,3 +144,15 @@ def numbers(words: Sequence[str], start: int) -> Iterator[tuple[int, int]]:
         at += 1
         if word != "a":
             yield at, sign * (total + group)
+
+
+def numbers_in(words: Sequence[str]) -> list[int]:
+    """The numbers in a sentence, in order, each read as far as it goes."""
+    found = []
+    at = 0
+    while at < len(words):
+        end, value = max(numbers(words, at), default=(at + 1, None))
+        if value is not None:
+            found.append(value)
+        at = end
+    return found
