@@ -464,3 +464,14 @@ def test_replies_name_what_can_be_said():
 def test_everything_here_is_plain_json():
     """The phrases come from a device, as JSON: nothing in them may need more."""
     assert json.loads(json.dumps(LOCK.phrases)) == LOCK.phrases
+
+
+@pytest.mark.parametrize("free", ["Heat the water to fifteen degrees.", "Heat the water to 15 degrees"])
+def test_agreement_needs_the_number_that_was_said(free):
+    """The grammar knows only what is within bounds, and takes what sounds most like it."""
+    intents = Intents([KETTLE])
+    assert intents.agree("heat the water to fifty degrees", free, sounds, against=0.0) is None
+    assert (
+        intents.agree("heat the water to fifty degrees", "Heat the waiter to fifty degrees", sounds)
+        is not None
+    )

@@ -34,7 +34,7 @@ from vrt_host.agents.templates import (
     vocabulary,
     words,
 )
-from vrt_host.speech.words import normalise
+from vrt_host.speech.words import normalise, numbers_in
 
 Control = Literal["stop", "yes", "no", "help"]
 
@@ -207,6 +207,11 @@ class Intents:
         if exact is not None:
             return understood if exact.same(understood) else None
         expected = normalise(complete(grammar))
+        wanted, said = numbers_in(expected), numbers_in(normalise(free))
+        if (
+            wanted and said and wanted != said
+        ):  # the grammar takes thirty for thirteen when thirty is out of bounds
+            return None
         heard = Fuzzy(normalise(free), sounds)
         cost = heard.cost(expected)
         if cost > limit(expected):
