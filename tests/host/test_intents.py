@@ -466,11 +466,9 @@ def test_everything_here_is_plain_json():
     assert json.loads(json.dumps(LOCK.phrases)) == LOCK.phrases
 
 
-@pytest.mark.parametrize("free", ["Heat the water to fifteen degrees.", "Heat the water to 15 degrees"])
+@pytest.mark.parametrize("free", ["Heat to fifteen.", "Heat to 15"])
 def test_agreement_needs_the_number_that_was_said(free):
     """The grammar knows only what is within bounds, and takes what sounds most like it."""
     intents = Intents([KETTLE])
-    assert intents.agree("heat the water to fifty degrees", free, sounds, against=0.0) is None
-    assert (
-        intents.agree("heat the water to fifty degrees", "Heat water, to fifty degrees", sounds) is not None
-    )
+    assert intents.agree("heat to fifty", free, sounds, against=0.0) is None
+    assert intents.agree("heat to fifty", "Eat to fifty", sounds, against=0.0) is not None
