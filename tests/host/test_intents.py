@@ -466,9 +466,13 @@ def test_everything_here_is_plain_json():
     assert json.loads(json.dumps(LOCK.phrases)) == LOCK.phrases
 
 
-@pytest.mark.parametrize("free", ["Heat to fifteen.", "Heat to 15"])
+@pytest.mark.parametrize("free", ["Water the plants for thirty minutes.", "Water the plants for 30 minutes"])
 def test_agreement_needs_the_number_that_was_said(free):
     """The grammar knows only what is within bounds, and takes what sounds most like it."""
-    intents = Intents([KETTLE])
-    assert intents.agree("heat to fifty", free, sounds, against=0.0) is None
-    assert intents.agree("heat to fifty", "Eat to fifty", sounds, against=0.0) is not None
+    minutes = {"type": "integer", "minimum": 1, "maximum": 20}
+    schema = {"type": "object", "properties": {"minutes": minutes}, "required": ["minutes"]}
+    plants = Tool("water", parameters=schema, phrases=["water the plants for {minutes} minutes"])
+    intents = Intents([plants])
+    heard = "water the plants for thirteen minutes"
+    assert intents.agree(heard, free, sounds, against=1.0) is None
+    assert intents.agree(heard, "Water the plans for thirteen minutes", sounds) is not None
