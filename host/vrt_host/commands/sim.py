@@ -313,14 +313,12 @@ class _Run:
 
     def _why(self) -> str:
         """What the board says of its failure to connect."""
-        for event in reversed(self.recorder.events):
-            if event["source"] == "device" and event["event"] == "error":
-                return f"the board gave up: {event['code']}, {event.get('message', '')}"
-            if event["source"] == "device" and event["event"] == "lost":
-                reason = event["reason"] or event["code"]
-                return (
-                    f"no session within {CONNECT_S:g} s ({reason}); is the host there? `vrt serve` starts one"
-                )
+        told = {event["event"]: event for event in self.recorder.events if event["source"] == "device"}
+        if "error" in told:  # it comes with the end of the connection, before or after it
+            return f"the board gave up: {told['error']['code']}, {told['error'].get('message', '')}"
+        if "lost" in told:
+            reason = told["lost"]["reason"] or told["lost"]["code"]
+            return f"no session within {CONNECT_S:g} s ({reason}); is the host there? `vrt serve` starts one"
         return f"no session within {CONNECT_S:g} s"
 
     async def _event(self, name: str) -> None:
