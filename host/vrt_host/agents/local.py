@@ -164,7 +164,7 @@ class LocalAgent(Agent):
             await asyncio.to_thread(self._learn, session)
         except UsageError as error:
             raise AgentStartError(str(error)) from error
-        self._spawn(self._listen())
+        self._hearing = self._spawn(self._listen())
 
     def _learn(self, session: SessionInfo) -> None:
         """Make everything that depends on the session's tools and formats. Runs in a thread."""
@@ -199,7 +199,9 @@ class LocalAgent(Agent):
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("the local agent failed", exc_info=error)
-            self._port.emit(AgentError("the local agent failed; the host's log says why"))
+            turn = next((turn.key for turn in self._turns.values() if turn.task is task), None)
+            message = "the local agent failed; the host's log says why"
+            self._port.emit(AgentError(message, recoverable=task is not self._hearing, turn=turn))
 
     # --- hearing
 
@@ -243,6 +245,7 @@ class LocalAgent(Agent):
             self._trace("onset")
             lag = self._loop.time() - self._cut_at
             self._talked_over = not self._port.idle() or lag < _ONSET_LAG_S
+            self._discard_prepared()
             self._listening = self._begin("listening")
         elif isinstance(event, Guess):
             self._trace("guess", grammar=event.grammar)
@@ -322,8 +325,7 @@ class LocalAgent(Agent):
         self._listener.understood = meaning is not None
         if meaning is None and talked_over and self._is_stop(end.grammar, understood.text):
             meaning = Meaning(control="stop")  # the harmless direction: one recogniser is enough
-        unheard = meaning is None and (end.voiced_ms < SHORTEST_MS or not understood.text)
-        if unheard and (turn is not None or not understood.text):
+        if meaning is None and (end.voiced_ms < SHORTEST_MS or not understood.text):
             if turn is not None:
                 self._end(turn)
             return
@@ -485,10 +487,10 @@ class LocalAgent(Agent):
     def interrupted(self, turn: str, heard: Sequence[Heard]) -> None:
         if self._question is not None and self._question.turn == turn and not self._question.typed:
             self._question = None  # it was not heard out
-        dead = self._turns.get(turn)
-        if dead is None:
-            return
         self._cut_at = self._loop.time()
+        dead = self._turns.get(turn)
+        if dead is None:  # it was said to the end, but not heard to the end
+            return
         self._forget(dead)
         if dead.overdue is not None:  # the host gave up waiting for the device, and closed the turn with it
             again = self._begin("thinking", typed=dead.typed)
