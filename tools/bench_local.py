@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import sys
 import time
 import wave
 from collections.abc import AsyncIterator
@@ -36,6 +37,7 @@ AUDIBLE = 328
 PAUSE_S = 0.8
 """Of noise alone, before each sentence."""
 DEADLINE_S = 12.0
+START_S = 60.0
 STAGES = ("pause", "recognised", "end", "call", "result", "audio")
 """What the agent tells on the way, in the order of a usual answer."""
 
@@ -48,6 +50,8 @@ class Answer:
     stages: dict[str, float] = field(default_factory=dict)
     calls: list[dict[str, Any]] = field(default_factory=list)
     asked: bool = False
+    understood: list[str] = field(default_factory=list)
+    """What the recognisers heard on the way."""
     heard: float | None = None
     """When the answer became audible."""
 
@@ -62,18 +66,20 @@ class Bench:
 
     def __init__(self, board: SimBoard) -> None:
         self._board = board
+        self.connected = asyncio.Event()
         self._idle = asyncio.Event()
         self._asking = asyncio.Event()
         self._traced: list[tuple[float, str, dict[str, Any]]] = []
 
-    def trace(self, name: str, **fields: Any) -> None:
-        """A stage of an answer (`LocalAgent`'s `trace`)."""
-        self._traced.append((time.monotonic(), name, fields))
-
-    def observe(self, event: dict[str, Any]) -> None:
-        """What the host does."""
-        if event["event"] == "turn.state":
-            if event["state"] == "idle":
+    async def follow(self, host: asyncio.StreamReader) -> None:
+        """What the host tells; its clock is ours."""
+        while line := await host.readline():
+            event = json.loads(line)
+            if "stage" in event:
+                self._traced.append((event["t"], event["stage"], event["fields"]))
+            elif event["event"] == "session.connected":
+                self.connected.set()
+            elif event["state"] == "idle":
                 self._idle.set()
             else:
                 self._idle.clear()
@@ -100,6 +106,8 @@ class Bench:
             answer.stages[name] = at - hardware.monotonic(last)
             if name == "call":
                 answer.calls += [{"name": tool, "arguments": given} for tool, given in fields["calls"]]
+            if name in ("pause", "recognised", "end"):
+                answer.understood.append(fields.get("grammar") or fields.get("text", ""))
         sound = np.abs(self._board.speaker_samples.astype(np.int32))
         first = max(0, round((last - hardware.speaker.start) * DAC_RATE))
         audible = np.flatnonzero(sound[first:] > AUDIBLE)
@@ -124,42 +132,52 @@ def read(sentence: dict[str, Any]) -> NDArray[np.int16]:
 
 @contextlib.asynccontextmanager
 async def running() -> AsyncIterator[Bench]:
-    """A host with the local agent, and a board with the corpus's tools connected to it."""
-    await asyncio.to_thread(LocalAgent.prepare)
-    stop = asyncio.Event()
-    port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    bench: list[Bench] = []
-    ready = asyncio.Event()
-
-    def observe(event: dict[str, Any]) -> None:
-        if event["event"] == "session.connected":
-            ready.set()
-        if bench:
-            bench[0].observe(event)
-
-    serving = asyncio.create_task(
-        serve(
-            ServerConfig(port=0),
-            lambda: LocalAgent(trace=bench[0].trace),
-            ready=port.set_result,
-            observer=observe,
-            stop=stop,
-        )
+    """A host with the local agent, in a process of its own, and a board with the corpus's tools connected to it."""
+    host = await asyncio.create_subprocess_exec(
+        *(sys.executable, __file__, "--host"), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )
+    assert host.stdout is not None
+    assert host.stdin is not None
     try:
+        async with asyncio.timeout(START_S):
+            port = json.loads(await host.stdout.readline())["port"]
         hardware = Hardware(noise_rms=NOISE_RMS, seed=1)
         board = SimBoard(
-            url=f"ws://127.0.0.1:{await port}/", heap="256k", tools=CORPUS / "tools.py", hardware=hardware
+            url=f"ws://127.0.0.1:{port}/", heap="256k", tools=CORPUS / "tools.py", hardware=hardware
         )
-        bench.append(Bench(board))
-        board.listen(bench[0].listen)
+        bench = Bench(board)
+        board.listen(bench.listen)
+        listening = asyncio.create_task(bench.follow(host.stdout))
         async with board:
             async with asyncio.timeout(DEADLINE_S):
-                await ready.wait()
-            yield bench[0]
+                await bench.connected.wait()
+            yield bench
     finally:
-        stop.set()
-        await serving
+        host.stdin.close()  # ends it
+        await host.wait()
+    await listening
+
+
+async def host() -> None:
+    """The other process: serve until standard input ends, and tell of everything, a line of JSON each."""
+    await asyncio.to_thread(LocalAgent.prepare)
+    stop = asyncio.Event()
+
+    def tell(**event: Any) -> None:
+        print(json.dumps(event), flush=True)
+
+    def observe(event: dict[str, Any]) -> None:
+        if event["event"] in ("session.connected", "turn.state"):
+            tell(**event)
+
+    asyncio.get_running_loop().add_reader(0, stop.set)
+    await serve(
+        ServerConfig(port=0),
+        lambda: LocalAgent(trace=lambda name, **fields: tell(t=time.monotonic(), stage=name, fields=fields)),
+        ready=lambda port: tell(port=port),
+        observer=observe,
+        stop=stop,
+    )
 
 
 async def measure(sentences: list[dict[str, Any]]) -> list[Answer]:
@@ -238,6 +256,8 @@ def rows() -> list[dict[str, Any]]:
     ]
 
 
-if __name__ == "__main__":
+if __name__ == "__main__" and "--host" in sys.argv:
+    asyncio.run(host())
+elif __name__ == "__main__":
     for row in rows():
         print(json.dumps(row))
