@@ -170,12 +170,13 @@ def test_vocabulary_that_is_cut_off_is_refused(tmp_path):
 # --- the grammar's recogniser
 
 JSGF = "#JSGF V1.0;\ngrammar g;\npublic <s> = (lock | unlock) the (front | back) door;\n"
+MORE = JSGF.replace("= ", "= [and [then]] ")
 
 
 @pytest.fixture
 def sphinx(pronouncer):
-    words = ["lock", "unlock", "the", "front", "back", "door"]
-    return PocketSphinx(JSGF, {word: pronouncer.sounds(word) for word in words}, narrow=False)
+    words = ["lock", "unlock", "the", "front", "back", "door", "and", "then"]
+    return PocketSphinx(JSGF, MORE, {word: pronouncer.sounds(word) for word in words}, narrow=False)
 
 
 @pytest.mark.parametrize("loudness", [1.0, 0.02])
@@ -186,6 +187,14 @@ def test_pocketsphinx_hears_the_first_sentence_however_soft(sphinx, loudness):
         sphinx.feed(samples[at : at + 512])
     assert sphinx.partial().startswith("unlock the back")
     assert sphinx.finish() == "unlock the back door"
+
+
+def test_pocketsphinx_hears_what_goes_on_only_when_told_to(sphinx):
+    said = recording("af-heart--lock-the-front-door.wav")
+    joint = recording("joe--lock-the-front-door-and-turn-off-the-kitchen-light.wav")[17_600:21_000]
+    for more in (True, False):
+        sphinx.begin(np.concatenate([joint, said]), more=more)
+        assert sphinx.finish().startswith("and") == more
 
 
 def test_pocketsphinx_outside_of_an_utterance_hears_nothing(sphinx):
@@ -241,7 +250,7 @@ class Hearing:
     def __init__(self, intents: Intents, moonshine: Moonshine, pronouncer: Pronouncer) -> None:
         grammar = intents.pronounce(pronouncer.sounds)
         self.intents, self.moonshine, self.pronouncer = intents, moonshine, pronouncer
-        self.sphinx = PocketSphinx(grammar.jsgf, grammar.pronunciations, narrow=True)
+        self.sphinx = PocketSphinx(grammar.jsgf, grammar.more, grammar.pronunciations, narrow=True)
         self.vad = SileroModel()
 
     def understand(self, samples: np.ndarray) -> list[Meaning | None]:
@@ -263,9 +272,8 @@ class Hearing:
         return meanings
 
     def agree(self, heard: Pause | End) -> Meaning | None:
-        draft = complete(heard.grammar)
-        free = self.moonshine.transcribe(heard.audio, draft)
-        return self.intents.agree(draft, free.text, self.pronouncer.known, free.against)
+        free = self.moonshine.transcribe(heard.audio, complete(heard.grammar))
+        return self.intents.agree(heard.grammar, free.text, self.pronouncer.known, free.against)
 
 
 @pytest.mark.timeout(240)

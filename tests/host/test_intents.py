@@ -329,8 +329,18 @@ LIGHT = Tool(
         ("lock the front door", "Lock the back door.", False),
         ("unlock the front door", "Lock the front door.", False),
         ("lock the front door", "Unlock the front door.", False),
-        ("unlock the front door", "And lock the front door.", True),  # it asks before it acts
+        ("unlock the front door", "Un lock the front door.", True),
+        ("unlock the front door", "Unlocked the front door.", True),
         ("lock the front door", "And lock the front door.", False),
+        ("and lock the front door", "And lock the front door.", True),  # it goes on from the sentence before
+        ("and then lock the front door", "Lock the front door.", True),
+        ("and lock the front door", "And turn on the light.", False),
+        ("turn on the light", "You turn on the light.", False),
+        ("could you turn on the light", "You turn on the light.", False),
+        ("turn on the light", "Not turn on the light.", False),
+        ("lock the front door", "Not lock the front door.", False),
+        ("turn on the light", "Turn the light.", False),
+        ("turn on the light", "On the light.", False),
         ("turn on the light", "Is the light on?", False),
         ("turn the light on", "Is the light on?", False),
         ("turn on the light", "Do not turn on the light.", False),
@@ -363,11 +373,16 @@ def test_agreement(grammar, free, agree):
 
 def test_agreement_by_likelihood_when_the_text_is_garbled():
     intents = Intents([LOCK, LIGHT])
-    garbled = "Learn honest alight"
+    garbled = "Learn on as tall night"
     assert intents.agree("turn on the light", garbled, sounds) is None
     assert intents.agree("turn on the light", garbled, sounds, against=2.0) is not None
-    assert intents.agree("turn on the light", garbled, sounds, against=6.5) is None
-    assert intents.agree("unlock the front door", "I'm lost", sounds, against=7.0) is not None  # it asks
+    assert intents.agree("turn on the light", garbled, sounds, against=4.5) is None
+    assert (
+        intents.agree("unlock the front door", "And mock a front floor", sounds, against=7.0) is not None
+    )  # it asks
+    assert (
+        intents.agree("unlock the front door", "And mock a back floor", sounds, against=1.0) is None
+    )  # which door?
     assert intents.agree("turn on the light", "Turn off the light", sounds, against=0.0) is None
     assert intents.agree("could you turn on the light", garbled, sounds, against=1.0) is None  # did you?
 

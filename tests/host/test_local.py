@@ -115,7 +115,7 @@ class FakeEngines:
     def vad(self) -> FakeVad:
         return FakeVad()
 
-    def grammar(self, jsgf: str, pronunciations: object, *, rate: int) -> FakeGrammar:
+    def grammar(self, jsgf: str, more: str, pronunciations: object, *, rate: int) -> FakeGrammar:
         self.rate_heard = rate
         return self.ears
 

@@ -147,8 +147,9 @@ class FakeGrammar:
         self.fed: list[np.ndarray] = []
         self.begun = self.learnt = 0
 
-    def begin(self, lead: np.ndarray, learn: bool = False) -> None:
+    def begin(self, lead: np.ndarray, learn: bool = False, more: bool = False) -> None:
         self.begun += 1
+        self.more = more
         self.learnt += learn
         self.fed = [lead]
 
@@ -214,6 +215,18 @@ def test_listener_lets_the_grammar_learn_from_what_was_understood(listener, gram
     assert grammar.learnt == 1
     listener.feed(sentence)
     assert (grammar.begun, grammar.learnt) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("understood", "apart", "more"), [(True, 1000, True), (True, 2500, False), (False, 1000, False)]
+)
+def test_listener_lets_a_sentence_go_on_after_a_pause(listener, grammar, understood, apart, more):
+    listener.feed(np.concatenate([loud(640), quiet(windows(OPEN_MS))]))
+    listener.feed(quiet(2 * WINDOW_MS))
+    assert not listener.speaking
+    listener.understood = understood
+    listener.feed(np.concatenate([quiet(apart), loud(640)]))
+    assert (grammar.begun, grammar.more) == (2, more)
 
 
 def test_listener_ends_an_open_sentence_late(listener, grammar):

@@ -16,16 +16,17 @@ from vrt_host.speech.words import numbers
 Sounds = Callable[[str], Sequence[Sequence[str]]]
 """The pronunciations of a word, each a list of phones; none when it is not in the dictionary."""
 
-ALIKE = 0.5
+ALIKE = 0.55
 """Words less similar than this are different words."""
 _ALIKE_JOINED = 0.7
 """The same where two words stand for one: more letters match by chance."""
 SMALL = 0.1
 """The cost of a small word too many or too few, and of two words for one."""
-NEARLY = 6.0
+NEARLY = 4.0
 NEARLY_WHEN_ASKED = 8.0
 """A sentence that the free recogniser finds less likely than its own text by no more than this (a logarithm) is what
-was said, garbled; more may pass when somebody still has to agree. Measured: `docs/local.md`."""
+was said, garbled, if the values of its slots are there; more may pass when somebody still has to agree. Measured:
+`docs/local.md`."""
 FILLERS = frozenset("a an the to of my your please uh um oh okay ok hey now just then so well there".split())  # noqa: SIM905
 _HOMOPHONES = {"to": "two", "too": "two", "for": "four", "fore": "four", "won": "one", "ate": "eight"}
 
@@ -47,34 +48,38 @@ class Fuzzy:
     def expect(self, expected: Sequence[str], start: int) -> Iterable[tuple[int, float]]:
         """Ends and costs (`templates.Listener`): words pair one to one, or two heard for one expected, or one for two."""
         reached = {(0, start): 0.0}
-        for index, word in enumerate(expected):
+        for index in range(len(expected)):
             for (done, at), cost in list(reached.items()):
                 if done == index:
-                    for state, more in self._pair(word, expected[index + 1 : index + 2], index, at):
+                    for state, more in self._pair(expected, index, at):
                         reached[state] = min(cost + more, reached.get(state, cost + more))
         return [(at, cost) for (done, at), cost in reached.items() if done == len(expected)]
 
-    def _pair(
-        self, word: str, after: Sequence[str], index: int, at: int
-    ) -> Iterable[tuple[tuple[int, int], float]]:
-        if word in FILLERS:
+    def _pair(self, expected: Sequence[str], index: int, at: int) -> Iterable[tuple[tuple[int, int], float]]:
+        """How the word at `index` may be met at `at`: (words done, words used) and the cost."""
+        if expected[index] in FILLERS:
             yield (index + 1, at), SMALL
         skipped = 0.0
-        while True:
-            for size in (1, 2):
-                if at + size <= len(self.heard) and (alike := self._alike(word, at, size)) >= (
-                    ALIKE if size == 1 else _ALIKE_JOINED
-                ):
-                    yield (index + 1, at + size), skipped + 1 - alike + SMALL * (size - 1)
-            if (
-                after
-                and at < len(self.heard)
-                and (alike := self._alike(word + after[0], at, 1)) >= _ALIKE_JOINED
-            ):
-                yield (index + 2, at + 1), skipped + 1 - alike + SMALL
-            if at >= len(self.heard) or self.heard[at] not in FILLERS:
+        while at < len(self.heard):
+            for many, size in ((1, 1), (1, 2), (2, 1)):
+                alike = self._joined(expected[index : index + many], at, size)
+                if alike >= (ALIKE if many == size else _ALIKE_JOINED):
+                    yield (index + many, at + size), skipped + 1 - alike + (0 if many == size else SMALL)
+            if self.heard[at] not in FILLERS:
                 return
             at, skipped = at + 1, skipped + SMALL
+
+    def _joined(self, expected: Sequence[str], at: int, size: int) -> float:
+        """Similarity of words written together; none if one of them alone is as similar: the other was not said."""
+        alike = self._alike("".join(expected), at, size)
+        if len(expected) == size:
+            return alike
+        parts = [(word, place) for word in expected for place in range(at, min(at + size, len(self.heard)))]
+        return alike if all(self._alike(word, place, 1) < alike for word, place in parts) else 0.0
+
+    def holds(self, words: Sequence[str]) -> bool:
+        """Whether each of these words was heard somewhere, as far as one can tell."""
+        return all(any(self._alike(word, at, 1) >= ALIKE for at in range(len(self.heard))) for word in words)
 
     def expect_number(self, start: int) -> Iterable[tuple[int, int, float]]:
         """Numbers (`templates.Listener`); "for" may be "four"."""

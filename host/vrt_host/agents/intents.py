@@ -48,6 +48,7 @@ _POLITE = parse("(please|(can|could|would|will) you [please])", {})
 _INVITES = frozenset(("can", "could", "will", "would"))
 """A command that begins so is one word away from a question about the past: "did you ..."."""
 _JOIN = parse("(and [then]|then)", {})
+_JOINTS = ("and", "then")
 _RISKY = frozenset(("unlock", "unlatch", "unbolt", "disarm"))
 _RISKY_TO_OPEN = frozenset(("door", "doors", "gate", "garage", "lock", "safe"))
 _DOUBT = 0.3
@@ -62,6 +63,8 @@ class Command:
     arguments: Mapping[str, Json]
     text: str
     """The sentence, without what joined or softened it."""
+    said: str
+    """What was said for its slots."""
 
     @property
     def tool(self) -> Tool:
@@ -116,6 +119,8 @@ class Grammar:
     """What a grammar recogniser needs."""
 
     jsgf: str
+    more: str
+    """What may be said after a pause, to go on from a sentence: "and then turn off the light"."""
     pronunciations: Mapping[str, Sequence[Sequence[str]]]
 
 
@@ -152,9 +157,14 @@ class Intents:
         self.__dict__.pop("_tree", None)
         unknown(self._tree)
         rules = _Rules()
-        body = jsgf(self._tree, rules.name)
-        text = f"#JSGF V1.0;\ngrammar commands;\npublic <sentence> = {body};\n{rules.text(known, sounds)}"
-        return Grammar(text, {word: sound for word, sound in known.items() if sound})
+        sentence, more = jsgf(self._tree, rules.name), f"[{jsgf(_JOIN, rules.name)}] <sentence>"
+        shared = rules.text(known, sounds)
+        head = "#JSGF V1.0;\ngrammar commands;\n"
+        return Grammar(
+            f"{head}public <sentence> = {sentence};\n{shared}",
+            f"{head}public <more> = {more};\n<sentence> = {sentence};\n{shared}",
+            {word: sound for word, sound in known.items() if sound},
+        )
 
     @cached_property
     def _tree(self) -> Node:
@@ -190,9 +200,10 @@ class Intents:
             }
             end = int(bindings[last][1]) if last < len(bindings) else len(heard)
             text = list(heard[int(bindings[first][1]) : end])
-            while text[-1] in ("and", "then", "please"):
+            while text[-1] in (*_JOINTS, "please"):
                 text.pop()
-            commands.append(Command(phrase, {**phrase.fixed, **filled}, " ".join(text)))
+            said = " ".join(said for _, said in bindings[first + 1 : last])
+            commands.append(Command(phrase, {**phrase.fixed, **filled}, " ".join(text), said))
         return (len(keys), *keys), Meaning(tuple(commands))
 
     def agree(self, grammar: str, free: str, sounds: Sounds, against: float = math.inf) -> Meaning | None:
@@ -203,6 +214,8 @@ class Intents:
         understood = self.parse(complete(grammar))
         if understood is None:
             return None
+        if grammar.split(maxsplit=1)[0] in _JOINTS:
+            free = " ".join(_unjoined(normalise(free)))
         exact = self.parse(free)
         if exact is not None:
             return understood if exact.same(understood) else None
@@ -216,7 +229,8 @@ class Intents:
         cost = heard.cost(expected)
         if cost > limit(expected):
             nearly = NEARLY_WHEN_ASKED if understood.asks else 0.0 if expected[0] in _INVITES else NEARLY
-            return understood if against <= nearly else None
+            values = [word for command in understood.commands for word in normalise(command.said)]
+            return understood if against <= nearly and heard.holds(values) else None
         margin = _DOUBT if understood.asks else 0.0
         for (at, bindings), other in align(self._tree, heard, {(0, ()): 0.0}, cost).items():
             if other + heard.rest(at) < cost - margin and not self._read(bindings, heard.heard)[1].same(
@@ -237,11 +251,20 @@ class Intents:
 
 
 def complete(grammar: str) -> str:
-    """The hypothesis without a joint that nothing follows: the decoder hears one in the silence after a command."""
-    said = grammar.split()
-    while said and said[-1] in ("and", "then"):
+    """The hypothesis without a joint that nothing follows, for the decoder hears one in the silence after a command,
+    or that nothing precedes, since it may go on from the sentence before.
+    """
+    said = _unjoined(grammar.split())
+    while said and said[-1] in _JOINTS:
         said.pop()
     return " ".join(said)
+
+
+def _unjoined(words: list[str]) -> list[str]:
+    """The words without a joint before them."""
+    while words and words[0] in _JOINTS:
+        words = words[1:]
+    return words
 
 
 class _Rules:

@@ -91,7 +91,7 @@ class _Turn:
 
     key: str
     typed: bool = False
-    task: asyncio.Task[None] | None = None
+    task: asyncio.Task[Any] | None = None
     calls: dict[str, tuple[Command, asyncio.Future[ToolResult]]] = field(default_factory=dict)
     overdue: str | None = None
     """What to say of a call that was not answered in time, until it is said."""
@@ -176,7 +176,9 @@ class LocalAgent(Agent):
             log.warning("%s", warning)
         self._listener = Listener(
             self._engines.vad(),
-            self._engines.grammar(grammar.jsgf, grammar.pronunciations, rate=session.input.sample_rate),
+            self._engines.grammar(
+                grammar.jsgf, grammar.more, grammar.pronunciations, rate=session.input.sample_rate
+            ),
             lambda text: intents.parse(complete(text)) is not None,
         )
 
@@ -272,10 +274,9 @@ class LocalAgent(Agent):
 
     def _compare(self, audio: Samples, grammar: str) -> _Understood:
         """Runs in a thread."""
-        draft = complete(grammar)
-        free = self._engines.free.transcribe(audio, draft)
+        free = self._engines.free.transcribe(audio, complete(grammar))
         sounds = self._engines.pronouncer.known
-        return _Understood(free.text, self._intents.agree(draft, free.text, sounds, free.against))
+        return _Understood(free.text, self._intents.agree(grammar, free.text, sounds, free.against))
 
     def _foresee(self, meaning: Meaning | None) -> None:
         """Have rendered what will be said first, if all goes well. It is said only if it does."""
@@ -494,7 +495,4 @@ class LocalAgent(Agent):
         self._forget(dead)
         if dead.overdue is not None:  # the host gave up waiting for the device, and closed the turn with it
             again = self._begin("thinking", typed=dead.typed)
-            again.task = self._spawn(self._tell(again, dead.overdue))
-
-    async def _tell(self, turn: _Turn, text: str) -> None:
-        await self._say(turn, text, last=True)
+            again.task = self._spawn(self._say(again, dead.overdue, last=True))

@@ -33,10 +33,11 @@ _MEANS = {
 class GrammarRecogniser(Protocol):
     """One stream's recogniser; stateful, one utterance at a time."""
 
-    def begin(self, lead: Samples, learn: bool = False) -> None:
+    def begin(self, lead: Samples, learn: bool = False, more: bool = False) -> None:
         """Start an utterance with the audio until now; in the last `ONSET` samples there is speech.
 
-        `learn`: the last utterance was understood, so that this one may be expected to sound like it.
+        `learn`: the last utterance was understood, so that this one may be expected to sound like it. `more`: it was so a
+        moment ago, so that this one may go on from it with "and".
         """
 
     def feed(self, samples: Samples) -> None:
@@ -53,9 +54,9 @@ class PocketSphinx:
     """Costs 0.5 ms for 20 ms of audio, 20 ms to make: a decoder of its own for every session, 5 MB."""
 
     def __init__(
-        self, jsgf: str, pronunciations: Mapping[str, Sequence[Sequence[str]]], *, narrow: bool
+        self, jsgf: str, more: str, pronunciations: Mapping[str, Sequence[Sequence[str]]], *, narrow: bool
     ) -> None:
-        """`narrow`: the audio was sampled at 8 kHz once."""
+        """`more` is the grammar of what goes on from the last sentence; `narrow`: the audio was sampled at 8 kHz once."""
         folder = models.package_folder("pocketsphinx", use="speech recognition") / "model" / "en-us" / "en-us"
         if not Path(folder).is_dir():
             raise UsageError(
@@ -69,18 +70,19 @@ class PocketSphinx:
                     word if not index else f"{word}({index + 1})", " ".join(phones), update=False
                 )
         self._decoder.add_jsgf_string("commands", jsgf)
-        self._decoder.activate_search("commands")
+        self._decoder.add_jsgf_string("more", more)
         self._means = _MEANS["narrow" if narrow else "wide"]
         self._running = False
         self._gain = 1.0
 
-    def begin(self, lead: Samples, learn: bool = False) -> None:
+    def begin(self, lead: Samples, learn: bool = False, more: bool = False) -> None:
         if self._running:
             self._decoder.end_utt()
         self._gain = min(60.0, max(0.05, _LOUDEST / max(_loudest(lead[-ONSET:]), 1e-5)))
         if learn:
             self._means = self._decoder.get_cmn(True)
         self._decoder.set_cmn(self._means)  # else what it took in may have been a door
+        self._decoder.activate_search("more" if more else "commands")
         self._decoder.start_utt()
         self._running = True
         self.feed(lead)

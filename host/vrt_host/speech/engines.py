@@ -61,10 +61,12 @@ class Engines:
         return Silero(self._silero)
 
     def grammar(
-        self, jsgf: str, pronunciations: Mapping[str, Sequence[Sequence[str]]], *, rate: int
+        self, jsgf: str, more: str, pronunciations: Mapping[str, Sequence[Sequence[str]]], *, rate: int
     ) -> GrammarRecogniser:
-        """A recogniser for one stream, sampled at `rate` once, that hears the sentences of a grammar."""
-        return PocketSphinx(jsgf, pronunciations, narrow=rate < RATE)
+        """A recogniser for one stream, sampled at `rate` once, that hears the sentences of a grammar, or what goes on
+        from the last one by the grammar `more`.
+        """
+        return PocketSphinx(jsgf, more, pronunciations, narrow=rate < RATE)
 
     def render(self, clause: str) -> Samples:
         """A clause as `voice` speaks it; raises `SpeechError`."""

@@ -18,7 +18,7 @@ from vrt_host.speech.vad import WINDOW, WINDOW_MS, Activity, Vad
 
 PAUSE_MS = 3 * WINDOW_MS
 """Silence after which the utterance so far is handed out."""
-AGREED_MS = 7 * WINDOW_MS
+AGREED_MS = 8 * WINDOW_MS
 """Silence that ends an utterance in which both recognisers heard the same complete sentence."""
 COMPLETE_MS = 500
 """Silence that ends one which the grammar alone finds complete."""
@@ -30,6 +30,8 @@ SHORTEST_MS = 160
 """Less speech than this is a cough or a door, unless both recognisers make sense of it."""
 _STABLE_MS = 2 * WINDOW_MS
 """How long a sentence must stay the grammar's best to be a guess."""
+_MORE_MS = 1500
+"""How soon after its end a sentence may be gone on from."""
 _SURE_MS = 192
 """Speech after which the grammar begins: it has to know how loud the user is, and the first sound may be an "s"."""
 _BEFORE_MS = 320
@@ -84,8 +86,9 @@ class Listener:
         self._number = 0
         self._partial = np.zeros(0, np.float32)  # what does not fill a window; the detector keeps the same
         self._deaf = False
+        self._apart_ms = 0  # since the last utterance ended
         self.understood = False
-        """To be set when the last utterance was understood: the next one is expected to sound like it."""
+        """To be set when the last utterance was understood: the next one is expected to sound like it, or to go on."""
         self._reset()
 
     def _reset(self) -> None:
@@ -125,13 +128,18 @@ class Listener:
         if began:
             return [Onset()]
         if not activity.speaking:
+            self._apart_ms += WINDOW_MS
             del self._recent[: -_BEFORE_MS // WINDOW_MS]
             return []
         if self._begun:
             self._grammar.feed(window)
         elif activity.voiced_ms >= _SURE_MS or activity.silence_ms:
             self._begun = True
-            self._grammar.begin(np.concatenate(self._recent), self.understood)
+            self._grammar.begin(
+                np.concatenate(self._recent),
+                learn=self.understood,
+                more=self.understood and self._apart_ms <= _MORE_MS,
+            )
             self.understood = False
         else:
             return []
@@ -183,6 +191,7 @@ class Listener:
 
     def _end(self) -> End:
         heard = self._grammar.finish() if self._begun else ""
+        self._apart_ms = 0
         end = End(
             np.concatenate(self._recent),
             heard if self._pause is None else self._heard,
