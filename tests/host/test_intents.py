@@ -376,7 +376,7 @@ def test_agreement_by_likelihood_when_the_text_is_garbled():
     garbled = "Learn on as tall night"
     assert intents.agree("turn on the light", garbled, sounds) is None
     assert intents.agree("turn on the light", garbled, sounds, against=2.0) is not None
-    assert intents.agree("turn on the light", garbled, sounds, against=4.5) is None
+    assert intents.agree("turn on the light", garbled, sounds, against=5.5) is None
     assert (
         intents.agree("unlock the front door", "And mock a front floor", sounds, against=7.0) is not None
     )  # it asks

@@ -22,7 +22,7 @@ _ALIKE_JOINED = 0.7
 """The same where two words stand for one: more letters match by chance."""
 SMALL = 0.1
 """The cost of a small word too many or too few, and of two words for one."""
-NEARLY = 4.0
+NEARLY = 5.0
 NEARLY_WHEN_ASKED = 8.0
 """A sentence that the free recogniser finds less likely than its own text by no more than this (a logarithm) is what
 was said, garbled, if the values of its slots are there; more may pass when somebody still has to agree. Measured:
