@@ -214,11 +214,11 @@ def corpus_tools() -> list[Tool]:
     """The tools of tests/speech/tools.py, as a device declares them."""
     from vrt.tools import declared  # noqa: PLC0415  (the firmware's, on CPython)
 
-    before = len(declared)
+    others, declared[:] = list(declared), []  # another test of this process may have declared a lock too
     spec = importlib.util.spec_from_file_location("corpus_tools", SPEECH / "tools.py")
     spec.loader.exec_module(importlib.util.module_from_spec(spec))
-    made = [tool.declaration for tool in declared[before:]]
-    del declared[before:]
+    made = [tool.declaration for tool in declared]
+    declared[:] = others
     return [
         Tool(
             one["name"],
