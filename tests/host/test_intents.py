@@ -449,6 +449,17 @@ def test_ask_and_question_name_the_deed():
     assert replies.question([command(intents, "ring the bell")]) == "Shall I ring the bell? Say yes to go on."
 
 
+BOLT = Tool(
+    "bolt",
+    parameters={"properties": {"state": {"enum": ["locked", "unlocked"]}}, "required": ["state"]},
+    phrases=[
+        "set the bolt to {state}",
+        {"say": "let me in", "set": {"state": "unlocked"}},
+        {"say": "good night", "set": {"state": "locked"}},
+    ],
+)
+
+
 @pytest.mark.parametrize(
     ("tool", "text", "aloud", "device"),
     [
@@ -459,6 +470,15 @@ def test_ask_and_question_name_the_deed():
         (Tool("curtain", phrases=["open the curtains"]), "open the curtains", False, False),
         (Tool("gate", confirm="button", confirm_when={"x": [1]}, phrases=["open the gate"]), "open the gate", False, False),
         (Tool("pay", confirm="voice", phrases=["pay the bill"]), "pay the bill", True, False),
+        (Tool("gates", effect="none", phrases=["which gates are open", "unlocked doors"]), "unlocked doors", False, False),
+        (Tool("gates", phrases=["which gates are open"]), "which gates are open", False, False),
+        (BOLT, "let me in", True, False),
+        (BOLT, "good night", False, False),
+        (BOLT, "set the bolt to unlocked", True, False),
+        (BOLT, "set the bolt to locked", False, False),
+        (Tool("unlock_shed", phrases=["let me into the shed"]), "let me into the shed", True, False),
+        (Tool("open_gate", phrases=["i am here"]), "i am here", True, False),
+        (Tool("openWindow", phrases=["fresh air"]), "fresh air", False, False),
     ],
 )  # fmt: skip
 def test_command_that_opens_the_house_is_asked_about(tool, text, aloud, device):
@@ -491,3 +511,13 @@ def test_agreement_needs_the_number_that_was_said(free):
     heard = "water the plants for thirteen minutes"
     assert intents.agree(heard, free, sounds, against=1.0) is None
     assert intents.agree(heard, "Water the plans for thirteen minutes", sounds) is not None
+
+
+def test_number_out_of_bounds_in_a_typed_text():
+    intents = Intents([KETTLE, Tool("count", parameters={"properties": {"n": {"type": "integer"}}})])
+    beyond = intents.beyond("heat to 47")
+    assert replies.out_of_range(beyond) == (
+        "I heard 47, but the number must be between 40 and 100, in steps of 5."
+    )
+    for text in ("heat to 45", "heat to", "heat", "", "yes", "heat to 9999999999"):
+        assert intents.beyond(text) is None

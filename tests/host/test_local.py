@@ -260,7 +260,41 @@ async def test_command_comes_in_the_formats_of_the_session(start, engines):
     assert len(port.of(Audio)[0].payload) == pytest.approx(len("The front door is locked.") * 480, rel=0.02)
 
 
+async def test_transcript_is_the_sentence_that_both_heard(start, engines):
+    port = await start(LOCK)
+    engines.hears("unlock the front door", "I locked the front door.")
+    engines.against = 7.0
+    say(port)
+    port.answer((await port.called())[0])
+    await port.ended()
+    (heard,) = [event for event in port.of(Transcript) if event.role == "user"]
+    assert heard.text == "Unlock the front door."
+
+
+async def test_transcript_of_what_nobody_agreed_on_is_free_text(start, engines):
+    port = await start(LOCK)
+    engines.hears("lock the front door", "The quick brown fox.")
+    say(port)
+    await port.ended()
+    assert [event.text for event in port.of(Transcript) if event.role == "user"] == ["The quick brown fox."]
+
+
 # --- what is no command
+
+
+async def test_number_that_the_tool_does_not_take_is_named_and_nothing_runs(start, engines):
+    port = await start(KETTLE, VAULT)
+    engines.hears("open the vault")
+    say(port)
+    await port.ended()
+    engines.hears("heat to one hundred", "Heat to 200.")
+    say(port)
+    await port.ended(2)
+    assert port.said().endswith("I heard 200, but the number must be between 40 and 100, in steps of 5.")
+    engines.hears("yes")  # to a question that was left behind
+    say(port)
+    await port.ended(3)
+    assert port.of(Call) == []
 
 
 async def test_noise_too_short_to_be_speech_ends_quietly(start, engines):
@@ -290,6 +324,8 @@ async def test_stop_needs_one_recogniser_while_the_device_speaks(start, engines,
     say(port)
     await port.ended()
     assert port.said() == ""
+    (heard,) = port.of(Transcript)
+    assert heard.text.rstrip(".").lower() in ("stop", "never mind")
     port.busy = False
     say(port)
     await port.ended(2)
@@ -564,6 +600,14 @@ async def test_text_that_is_not_understood_is_answered_by_what_can_be(start, tex
         port.of(Text)[0].text
         == "I did not understand that. You can say: turn on the light, or turn the light on."
     )
+    assert port.of(Call) == []
+
+
+async def test_text_with_a_number_out_of_bounds_is_told_which_are_not(start):
+    port = await start(KETTLE)
+    port.agent.user_text("heat to 20")
+    await port.ended()
+    assert "between 40 and 100" in port.of(Text)[0].text
     assert port.of(Call) == []
 
 

@@ -7,6 +7,7 @@ two recognisers mean the same. Nothing here knows a tool.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,6 +32,7 @@ from vrt_host.agents.templates import (
     optional,
     parse,
     spoken_words,
+    unbounded,
     vocabulary,
     words,
 )
@@ -49,8 +51,11 @@ _INVITES = frozenset(("can", "could", "will", "would"))
 """A command that begins so is one word away from a question about the past: "did you ..."."""
 _JOIN = parse("(and [then]|then)", {})
 _JOINTS = ("and", "then")
-_RISKY = frozenset(("unlock", "unlatch", "unbolt", "disarm"))
-_RISKY_TO_OPEN = frozenset(("door", "doors", "gate", "garage", "lock", "safe"))
+_RISKY = ("unlock", "unlatch", "unbolt", "disarm")
+"""How words begin that undo what keeps the house shut: "unlocked" is a state that a call may ask for."""
+_RISKY_TO_OPEN = frozenset(("door", "doors", "gate", "gates", "garage", "lock", "safe", "vault"))
+_ASKS_ONLY = frozenset(("is", "are", "was", "what", "which", "who", "where", "when", "how", "does", "did"))
+"""A sentence that begins so is a question: it opens nothing."""
 _DOUBT = 0.3
 """By how much another command may fit better when the one understood asks before it acts."""
 
@@ -80,13 +85,29 @@ class Command:
         """We must ask and hear yes: so the tool says, or it opens the house and nobody thought of asking."""
         if self.tool.confirm is not None:
             return self.tool.confirm == "voice" and self.tool.asks(self.arguments)
-        said = set(self.text.split())
-        return bool(said & _RISKY or ("open" in said and said & _RISKY_TO_OPEN))
+        said = self.text.split()
+        if self.tool.effect == "none" or said[0] in _ASKS_ONLY:
+            return False
+        said += (word for value in self.arguments.values() for word in normalise(phrases.speakable(value)))
+        if not self.arguments:  # the name alone tells what the tool does
+            said += normalise(re.sub(r"[._-]", " ", self.tool.name))
+        opens = any(word in {"open", "opened"} for word in said) and not _RISKY_TO_OPEN.isdisjoint(said)
+        return opens or any(word.startswith(_RISKY) for word in said)
 
     @property
     def asks(self) -> bool:
         """Nothing happens before somebody agreed."""
         return self.asks_device or self.asks_aloud
+
+    def beyond(self) -> dict[str, Beyond]:
+        """The arguments that are numbers which their slots do not take."""
+        return {
+            name: Beyond(value, slot)
+            for name, value in self.arguments.items()
+            if name not in self.phrase.fixed
+            and isinstance(slot := self.phrase.slots.get(name), Numbers)
+            and value not in slot
+        }
 
     def same(self, other: Command) -> bool:
         """Whether both mean the same call."""
@@ -112,6 +133,14 @@ class Meaning:
             and len(self.commands) == len(other.commands)
             and all(mine.same(theirs) for mine, theirs in zip(self.commands, other.commands, strict=True))
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Beyond:
+    """A number that was said for a slot and is none of its."""
+
+    number: int
+    slot: Numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +183,8 @@ class Intents:
                     f"{word!r} is pronounced; spell it as it sounds"
                 )
         self._phrases = kept
-        self.__dict__.pop("_tree", None)
+        for tree in ("_tree", "_unbounded"):
+            self.__dict__.pop(tree, None)
         unknown(self._tree)
         rules = _Rules()
         sentence, more = jsgf(self._tree, rules.name), f"[{jsgf(_JOIN, rules.name)}] <sentence>"
@@ -168,8 +198,18 @@ class Intents:
 
     @cached_property
     def _tree(self) -> Node:
-        """Every sentence. The mark of a phrase is its index, of a control -1 and below."""
-        said = [Mark(index, phrase.node) for index, phrase in enumerate(self._phrases)]
+        """Every sentence."""
+        return self._sentences([phrase.node for phrase in self._phrases])
+
+    @cached_property
+    def _unbounded(self) -> Node:
+        """Every sentence, with any number where one can be."""
+        return self._sentences([unbounded(phrase.node) for phrase in self._phrases])
+
+    @staticmethod
+    def _sentences(nodes: Sequence[Node]) -> Node:
+        """Sentences of these phrases, and our own. The mark of a phrase is its index, of a control -1 and below."""
+        said = [Mark(index, node) for index, node in enumerate(nodes)]
         own = [Mark(-1 - index, parse(say, {})) for index, say in enumerate(_CONTROLS.values())]
         if not said:
             return Either(tuple(own))
@@ -182,9 +222,32 @@ class Intents:
 
         When it can be read in several ways, the fewest commands win, then the tool and phrase declared first.
         """
+        return self._parse(self._tree, text)
+
+    def _parse(self, tree: Node, text: str) -> Meaning | None:
         heard = normalise(text)
-        readings = [self._read(bindings, heard) for _, bindings in match_all(self._tree, heard)]
+        readings = [self._read(bindings, heard) for _, bindings in match_all(tree, heard)]
         return min(readings, key=lambda pair: pair[0], default=(None, None))[1]
+
+    def beyond(self, text: str, grammar: str | None = None) -> Beyond | None:
+        """The number that alone keeps a text from being a sentence of ours, because its slot does not take it.
+
+        With `grammar`, what the grammar heard must be the same sentence with some number.
+        """
+        meaning = self._parse(self._unbounded, text)
+        other = meaning if grammar is None else self._parse(self._unbounded, complete(grammar))
+        if meaning is None or other is None or len(meaning.commands) != len(other.commands):
+            return None
+        found: list[Beyond] = []
+        for mine, theirs in zip(meaning.commands, other.commands, strict=True):
+            wrong = mine.beyond()
+            same = mine.tool.name == theirs.tool.name and mine.arguments.keys() == theirs.arguments.keys()
+            if not same or any(
+                value != theirs.arguments[name] for name, value in mine.arguments.items() if name not in wrong
+            ):
+                return None
+            found += wrong.values()
+        return found[0] if found else None
 
     def _read(self, bindings: Sequence[Binding], heard: Sequence[str]) -> tuple[tuple[int, ...], Meaning]:
         """A rank, for choosing among several readings, and the meaning."""

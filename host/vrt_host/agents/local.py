@@ -39,6 +39,7 @@ from vrt_host.agents.base import (
     TurnState,
 )
 from vrt_host.agents.intents import Command, Intents, Meaning, complete
+from vrt_host.agents.understood import Understood, compare, stopped
 from vrt_host.errors import AgentStartError, UsageError
 from vrt_host.speech.codec import Codec, Samples, codec
 from vrt_host.speech.engines import Engines
@@ -99,14 +100,6 @@ class _Turn:
     """What is being said."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Understood:
-    """What both recognisers made of an utterance."""
-
-    text: str
-    meaning: Meaning | None
-
-
 @dataclass(slots=True)
 class _Question:
     """Commands that wait for an explicit yes."""
@@ -145,7 +138,7 @@ class LocalAgent(Agent):
         self._frames: deque[bytes] = deque()
         self._news = asyncio.Event()
         self._confirmed: deque[int] = deque()
-        self._recognised: dict[int, asyncio.Task[_Understood]] = {}
+        self._recognised: dict[int, asyncio.Task[Understood]] = {}
         self._prepared: dict[str, Speech] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._dropped = 0
@@ -259,24 +252,23 @@ class LocalAgent(Agent):
             self._trace("end", agreed=event.pause is not None, grammar=event.grammar)
             self._on_end(event)
 
-    async def _recognise(self, pause: Pause) -> _Understood:
+    async def _recognise(self, pause: Pause) -> Understood:
         """Ask the free recogniser about the utterance so far; if it agrees, let the utterance end sooner."""
         understood = await self._understand(pause.audio, pause.grammar)
-        self._trace("recognised", text=understood.text, agreed=understood.meaning is not None)
+        self._trace("recognised", text=understood.free, agreed=understood.meaning is not None)
         if understood.meaning is not None:
             self._confirmed.append(pause.number)
             self._news.set()
             self._foresee(understood.meaning)
         return understood
 
-    async def _understand(self, audio: Samples, grammar: str) -> _Understood:
+    async def _understand(self, audio: Samples, grammar: str) -> Understood:
         return await self._loop.run_in_executor(self._engines.recognising, self._compare, audio, grammar)
 
-    def _compare(self, audio: Samples, grammar: str) -> _Understood:
+    def _compare(self, audio: Samples, grammar: str) -> Understood:
         """Runs in a thread."""
         free = self._engines.free.transcribe(audio, complete(grammar))
-        sounds = self._engines.pronouncer.known
-        return _Understood(free.text, self._intents.agree(grammar, free.text, sounds, free.against))
+        return compare(self._intents, grammar, free.text, free.against, self._engines.pronouncer.known)
 
     def _foresee(self, meaning: Meaning | None) -> None:
         """Have rendered what will be said first, if all goes well. It is said only if it does."""
@@ -318,14 +310,14 @@ class LocalAgent(Agent):
         self,
         turn: _Turn | None,
         end: End,
-        recognised: asyncio.Task[_Understood] | None,
+        recognised: asyncio.Task[Understood] | None,
         talked_over: bool,
     ) -> None:
         understood = await (recognised or self._understand(end.audio, end.grammar))
+        self._listener.understood = understood.meaning is not None
+        if understood.meaning is None and talked_over:
+            understood = stopped(self._intents, end.grammar, understood.free) or understood
         meaning = understood.meaning
-        self._listener.understood = meaning is not None
-        if meaning is None and talked_over and self._is_stop(end.grammar, understood.text):
-            meaning = Meaning(control="stop")  # the harmless direction: one recogniser is enough
         if meaning is None and (end.voiced_ms < SHORTEST_MS or not understood.text):
             if turn is not None:
                 self._end(turn)
@@ -335,14 +327,13 @@ class LocalAgent(Agent):
             turn.task = asyncio.current_task()
         if understood.text:
             self._port.emit(Transcript(turn.key, "user", understood.text, final=True))
-        if meaning is None:
-            await self._say(turn, replies.NOT_CAUGHT, last=True)
-        else:
+        if meaning is not None:
             await self._answer(turn, meaning)
-
-    def _is_stop(self, *texts: str) -> bool:
-        meanings = (self._intents.parse(complete(text)) for text in texts)
-        return any(meaning is not None and meaning.control == "stop" for meaning in meanings)
+        elif understood.beyond is not None:
+            self._question = None  # it was about something else
+            await self._say(turn, replies.out_of_range(understood.beyond), last=True)
+        else:
+            await self._say(turn, replies.NOT_CAUGHT, last=True)
 
     def user_text(self, text: str) -> None:
         turn = self._begin("thinking", typed=True)
@@ -350,10 +341,13 @@ class LocalAgent(Agent):
 
     async def _answer_text(self, turn: _Turn, text: str) -> None:
         meaning = self._intents.parse(text[:_MAX_TEXT])
-        if meaning is None:
-            await self._say(turn, replies.not_understood(self._intents.examples()), last=True)
-        else:
+        if meaning is not None:
             await self._answer(turn, meaning)
+        elif (beyond := self._intents.beyond(text[:_MAX_TEXT])) is not None:
+            self._question = None
+            await self._say(turn, replies.out_of_range(beyond), last=True)
+        else:
+            await self._say(turn, replies.not_understood(self._intents.examples()), last=True)
 
     # --- answering
 

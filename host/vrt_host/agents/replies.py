@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from vrt_host.agents.base import Json, ToolResult
-from vrt_host.agents.intents import Command
+from vrt_host.agents.intents import Beyond, Command
 from vrt_host.agents.phrases import speakable
 
 NOT_CAUGHT = "Sorry, I did not catch that."
@@ -79,6 +79,15 @@ def reply(command: Command, result: ToolResult) -> str:
 def not_understood(examples: Sequence[str]) -> str:
     """The answer to a text that is no sentence of ours."""
     return f"I did not understand that. {can_say(examples)}"
+
+
+def out_of_range(beyond: Beyond) -> str:
+    """The answer to a command with a number that it does not take."""
+    slot = beyond.slot
+    steps = f", in steps of {slot.step}" if slot.step > 1 else ""
+    return (
+        f"I heard {beyond.number}, but the number must be between {slot.minimum} and {slot.maximum}{steps}."
+    )
 
 
 def can_say(examples: Sequence[str]) -> str:

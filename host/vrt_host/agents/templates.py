@@ -65,6 +65,8 @@ class Numbers:
         return (self.maximum - self.minimum) // self.step < _LISTED
 
 
+_ANY = Numbers(-NUMBER_LIMIT, NUMBER_LIMIT)
+
 Values = Choices | Numbers
 
 # --- the tree
@@ -123,6 +125,17 @@ def words(text: str) -> Words:
 def optional(node: Node) -> Node:
     options = node.options if isinstance(node, Either) else (node,)
     return Either((*options, Row(())))
+
+
+def unbounded(node: Node) -> Node:
+    """The same sentences with any number where one can be."""
+    if isinstance(node, Slot):
+        return Slot(node.name, _ANY) if isinstance(node.values, Numbers) else node
+    if isinstance(node, Row):
+        return Row(tuple(map(unbounded, node.parts)))
+    if isinstance(node, Either):
+        return Either(tuple(map(unbounded, node.options)))
+    return Mark(node.key, unbounded(node.node)) if isinstance(node, Mark) else node
 
 
 def spoken_words(text: str) -> list[str]:

@@ -1,0 +1,48 @@
+"""What was understood of one utterance by comparing what two recognisers heard, and the words that are shown for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vrt_host.agents.agreement import Sounds
+from vrt_host.agents.intents import Beyond, Intents, Meaning, complete
+from vrt_host.speech.words import normalise
+
+
+@dataclass(frozen=True, slots=True)
+class Understood:
+    """An utterance: its meaning, if both recognisers heard the same."""
+
+    free: str
+    """What the free recogniser wrote."""
+    text: str
+    """What to show as said: the sentence that was agreed on, else what the free recogniser wrote."""
+    meaning: Meaning | None = None
+    beyond: Beyond | None = None
+    """They agree on a command but for a number that it does not take; nothing is to be done."""
+
+
+def compare(intents: Intents, grammar: str, free: str, against: float, sounds: Sounds) -> Understood:
+    """What the sentence that the grammar heard and the free text have in common; `against` as in `Intents.agree`."""
+    meaning = intents.agree(grammar, free, sounds, against)
+    if meaning is None:
+        return Understood(free, free, beyond=intents.beyond(free, grammar))
+    return Understood(free, _sentence(complete(grammar), free), meaning)
+
+
+def stopped(intents: Intents, grammar: str, free: str) -> Understood | None:
+    """A stop that one recogniser alone heard: enough while the device speaks, because it does no harm."""
+    for text in (complete(grammar), free):
+        meaning = intents.parse(text)
+        if meaning is not None and meaning.control == "stop":
+            return Understood(free, _sentence(text, free), meaning)
+    return None
+
+
+def _sentence(said: str, free: str) -> str:
+    """What was agreed on, as the free recogniser wrote it if it wrote just that."""
+    words = free if normalise(free) == normalise(said) else said
+    words = words.rstrip(" .,;:")
+    return (
+        words[:1].upper() + words[1:] + ("" if words[-1:] in ("?", "!") else "?" if free[-1:] == "?" else ".")
+    )
