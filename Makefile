@@ -29,6 +29,7 @@ lint: .venv/.lint ## ruff, codespell, fresh tables, module sizes, wording of the
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@$(BIN)/codespell
 	@$(BIN)/python tools/gen_tables.py --check
+	@$(BIN)/python tools/gen_rules.py --check
 	@$(BIN)/python tools/check_sizes.py
 
 format: .venv/.lint ## format all Python
@@ -41,8 +42,9 @@ types: .venv/.types ## mypy strict on the host, pyright with the ESP32 stubs on 
 bench: .venv/.test ## measure, print a table, write build/bench.json
 	@$(BIN)/python tools/bench.py
 
-tables: .venv/.demo ## regenerate the device's tables from schema/
+tables: .venv/.demo ## regenerate the device's tables from schema/, and the page of the rules
 	@$(BIN)/python tools/gen_tables.py
+	@$(BIN)/python tools/gen_rules.py
 
 clean: ## remove everything that was made here
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
