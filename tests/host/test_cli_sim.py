@@ -65,6 +65,12 @@ def test_sim_takes_the_token_from_the_environment_or_a_file(no_board, monkeypatc
     assert [board._config["token"] for _, board in no_board] == ["from-env", "from-file"]
 
 
+def test_sim_hands_settings_to_the_firmware(no_board):
+    assert cli.main(["sim", "--set", "listen=button", "--set", "ping_ms=5000", "--set", "mute=true"]) == 0
+    config = no_board[0][1]._config
+    assert (config["listen"], config["ping_ms"], config["mute"]) == ("button", 5000, True)
+
+
 def test_sim_takes_no_token_on_the_command_line(no_board, capsys):
     with pytest.raises(SystemExit) as caught:
         cli.main(["sim", "--token", "secret"])
@@ -76,6 +82,9 @@ def test_sim_takes_no_token_on_the_command_line(no_board, capsys):
     ("words", "reason"),
     [
         (["--url", "http://127.0.0.1/"], "--url"),
+        (["--set", "mute"], "NAME=VALUE"),
+        (["--set", "=1"], "NAME=VALUE"),
+        (["--set", "token=secret"], "--token-file"),
         (["--url", "ws://"], "--url"),
         (["--url", "ws://127.0.0.1:99999/"], "--url"),
         (["--url", "ws://[::1/"], "--url"),

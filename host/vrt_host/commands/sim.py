@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import sys
@@ -90,6 +91,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--heap", default="128k", metavar="SIZE", help="of MicroPython's memory (default: 128k)"
     )
     parser.add_argument("--tools", type=Path, metavar="FILE", help="your own tools, instead of the house's")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="settings",
+        metavar="NAME=VALUE",
+        help="a setting of the firmware's (firmware/vrt/config.py), such as listen=button or ping_ms=5000",
+    )
     parser.add_argument("--out", type=Path, metavar="WAV", help="keep both sides: user left, speaker right")
     parser.add_argument(
         "--json", action="store_true", help="print every event as a line of JSON, and nothing else"
@@ -153,7 +162,10 @@ def run(args: argparse.Namespace) -> int:
         token=_token(args.token_file),
         heap=plans.parse_heap(args.heap),
         tools=args.tools,
-        config=None if args.ca is None else {"ca": str(_readable(args.ca).absolute())},
+        config={
+            **_settings(args.settings),
+            **({} if args.ca is None else {"ca": str(_readable(args.ca).absolute())}),
+        },
     )
     if args.out is not None:
         wav.save(args.out, np.zeros((0, 2), np.int16), RATE)  # an error comes better now than afterwards
@@ -202,6 +214,22 @@ def _token(path: Path | None) -> str | None:
     if not token or any(char.isspace() for char in token):
         raise UsageError(f"{path} holds no token; `vrt token add NAME > {path}` makes one")
     return token
+
+
+def _settings(words: Sequence[str]) -> dict[str, Any]:
+    """`NAME=VALUE` each, where a value that is no JSON is a text; the firmware checks them."""
+    settings: dict[str, Any] = {}
+    for word in words:
+        name, separator, value = word.partition("=")
+        if not name or not separator:
+            raise UsageError(f"--set {word}: write it as NAME=VALUE, such as listen=button")
+        if name in {"url", "token", "ca"}:
+            raise UsageError(f"--set {name}: use --url, --token-file or --ca")
+        try:
+            settings[name] = json.loads(value)
+        except ValueError:
+            settings[name] = value
+    return settings
 
 
 def _readable(path: Path) -> Path:
