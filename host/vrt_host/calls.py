@@ -9,7 +9,18 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from vrt_host.agents.base import Call, Code, Json, ToolResult
+from vrt_host.agents.base import (
+    Call,
+    CallBegin,
+    CallDelta,
+    Code,
+    Displayed,
+    Json,
+    OwnCall,
+    OwnProgress,
+    OwnResult,
+    ToolResult,
+)
 from vrt_host.config import TurnLimits
 from vrt_host.outlet import Outlet
 from vrt_host.protocol.wire import TooLargeError
@@ -166,6 +177,15 @@ class CallDisplay:
             self._complete = True
             self._stream("arguments-complete", arguments=arguments)
 
+    def progress(self, value: Json) -> None:
+        """What a running tool of the agent's reports."""
+        if self.over or not self._complete:
+            return
+        if self._streams:
+            self._stream("progress", progress=value)
+        else:
+            self._out.send("tool.call.delta", **self._members, preview=value)
+
     def settled(self, code: str | None) -> None:
         """The call has its one result; `code` when it failed."""
         self._end("settled", **({"ok": True} if code is None else {"ok": False, "code": code}))
@@ -176,7 +196,10 @@ class CallDisplay:
 
     def failed(self, message: str) -> None:
         """The model stopped before the arguments were complete, or they are not JSON: the call was never issued."""
-        self._end("failed", message=message)
+        if self._complete:
+            self.settled("FAILED")  # it was issued, and its tool, one of the agent's own, said nothing more
+        else:
+            self._end("failed", message=message)
 
     def _end(self, phase: str, **members: Json) -> None:
         if not self.over:
@@ -237,16 +260,24 @@ class Calls:
         for display in self._displays.values():
             display.failed("the model stopped before the call was complete")
 
-    def preview(self, call: str, name: str) -> None:
-        """The model begins to write a call."""
-        if len(self._displays) < self._limits.per_turn:
-            self._display(call, name)
-
-    def delta(self, call: str, fragment: str) -> None:
-        """The model wrote more of the arguments of a call that it began."""
-        display = self._displays.get(call)
-        if display is not None:
-            display.delta(fragment)
+    def show(self, event: Displayed) -> None:
+        """What the client may watch: a call of the device's as the model writes it, or one of the agent's own tools."""
+        if isinstance(event, (CallBegin, OwnCall)) and (
+            event.call in self._displays or len(self._displays) < self._limits.per_turn
+        ):
+            self._display(event.call, event.name)
+        display = self._displays.get(event.call)
+        if display is None:
+            return
+        match event:
+            case CallDelta():
+                display.delta(event.delta)
+            case OwnCall():
+                display.complete(event.arguments)
+            case OwnProgress():
+                display.progress(event.progress)
+            case OwnResult():
+                display.settled(event.code)
 
     def prepare(self, event: Call) -> PendingCall | None:
         """Check a call; None when it was refused, and the agent has been told."""

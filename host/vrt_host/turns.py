@@ -21,7 +21,7 @@ import uuid
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from itertools import islice
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from vrt_host.agents import base
 from vrt_host.agents.base import Agent, AgentEvent, Format, Json, ToolResult
@@ -103,9 +103,8 @@ class TurnManager:
             base.AudioBegin: self._on_audio_begin,
             base.Audio: self._on_audio,
             base.AudioEnd: self._on_audio_end,
-            base.CallBegin: self._on_call_begin,
-            base.CallDelta: self._on_call_delta,
             base.Call: self._on_call,
+            **dict.fromkeys(get_args(base.Displayed), self._on_display),
             base.AgentError: self._on_error,
         }
 
@@ -322,13 +321,12 @@ class TurnManager:
         if item is not None:
             self.playout.end(item)
 
-    def _on_call_begin(self, event: base.CallBegin) -> None:
-        if self._live(event.turn) is not None:
-            self._calls.preview(event.call, event.name)
-
-    def _on_call_delta(self, event: base.CallDelta) -> None:
-        if self._live(event.turn) is not None:
-            self._calls.delta(event.call, event.delta)
+    def _on_display(self, event: base.Displayed) -> None:
+        turn = self._live(event.turn)
+        if turn is not None:
+            if isinstance(event, base.OwnCall):
+                self._set_state(turn, "acting")
+            self._calls.show(event)
 
     def _on_call(self, event: base.Call) -> None:
         if (event.turn, event.call) in self._seen_calls:

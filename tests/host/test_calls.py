@@ -7,6 +7,9 @@ from turn_stage import STATUS, Stage, call, only
 from vrt_host.agents.base import (
     CallBegin,
     CallDelta,
+    OwnCall,
+    OwnProgress,
+    OwnResult,
     ToolResult,
     TurnBegin,
     TurnEnd,
@@ -243,6 +246,48 @@ def test_tool_stream_of_an_unknown_tool_is_settled():
     stage = Stage(STREAMS)
     stage.emit(TurnBegin("t"), call(name="reboot"))
     assert phases(stage) == ["start", "settled"]
+
+
+def own(*progress, code=None):
+    """A tool of the agent's own at work, from its call to its end."""
+    yield OwnCall("t", "w", "search", {"for": "a"})
+    yield from (OwnProgress("t", "w", value) for value in progress)
+    yield OwnResult("t", "w", code)
+
+
+def test_tool_stream_of_the_agent_s_own_tool_has_progress_and_no_call():
+    stage = Stage(STREAMS)
+    stage.emit(TurnBegin("t"), *own({"hits": 1}), OwnProgress("t", "w", "too late"), *own("again"))
+    messages = stage.take()
+    assert [m["state"] for m in only(messages, "turn.state")] == ["thinking", "acting"]
+    streams = only(messages, "tool.stream")
+    assert [m["phase"] for m in streams] == ["start", "arguments-complete", "progress", "settled"]
+    assert [streams[1]["arguments"], streams[2]["progress"], streams[3]["ok"]] == [
+        {"for": "a"},
+        {"hits": 1},
+        True,
+    ]
+    assert len({m["callId"] for m in streams}) == 1
+    assert only(messages, "tool.call") == []
+
+
+def test_tool_stream_of_the_agent_s_own_tool_ends_in_every_case():
+    stage = Stage(STREAMS)
+    stage.emit(TurnBegin("t"), *own(code="FAILED"), OwnCall("t", "x", "search", {}), TurnEnd("t"))
+    ends = [m for m in only(stage.take(), "tool.stream") if m["phase"] == "settled"]
+    assert [(m["ok"], m["code"]) for m in ends] == [(False, "FAILED"), (False, "FAILED")]
+    stage.emit(TurnBegin("u"), OwnCall("u", "y", "search", {}))
+    stage.say("interrupt", epoch=2, reason="user")
+    assert phases(stage) == ["start", "arguments-complete", "cancelled"]
+    stage.emit(OwnResult("u", "y"), OwnProgress("u", "unknown", 1), OwnResult("u", "unknown"))
+    assert phases(stage) == []
+
+
+def test_preview_of_the_agent_s_own_tool_is_its_progress():
+    stage = Stage()
+    stage.emit(TurnBegin("t"), *own({"hits": 1}, {"hits": 2}))
+    deltas = only(stage.take(), "tool.call.delta")
+    assert [(m["name"], m["preview"]) for m in deltas] == [("search", {"hits": 1}), ("search", {"hits": 2})]
 
 
 def test_queue_s_timer_follows_the_first_call():

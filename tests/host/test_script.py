@@ -49,7 +49,7 @@ def test_line_of_the_documentation_can_be_read(tmp_path, text):
     ):
         load(write(tmp_path, {"rules": [{"on": value, "do": []}]}))
     else:
-        load(write(tmp_path, rule(CALL, value)))
+        load(write(tmp_path, rule(value) if kind == "refuse" else rule(CALL, value)))
 
 
 def test_documentation_has_lines_to_read():
@@ -155,6 +155,22 @@ def test_branch_may_wait_for_a_call_before_it(tmp_path):
         (rule({"call": {"tool": "x", "arguments": []}}), "rules[0].do[0].call.arguments", "use raw"),
         (rule({"call": {"tool": "x", "arguments": {}, "raw": ""}}), "rules[0].do[0].call", "keep one"),
         (rule({"call": {"tool": "x", "id": ""}}), "rules[0].do[0].call.id", "must not be empty"),
+        (rule({"call": {"tool": "x", "unfinished": 1}}), "rules[0].do[0].call.unfinished", "true or false"),
+        (
+            rule({"call": {"tool": "x", "unfinished": True}}, {"waitResult": True}),
+            "rules[0].do[1].waitResult",
+            "no call stands before it",
+        ),
+        (
+            rule({"work": {"tool": "x", "arguments": []}}),
+            "rules[0].do[0].work.arguments",
+            "must be an object",
+        ),
+        (rule({"work": {"tool": "x", "progress": 1}}), "rules[0].do[0].work.progress", "must be a list"),
+        (rule({"work": {"tool": "x", "code": "NO"}}), "rules[0].do[0].work.code", "one of 'INTERRUPTED'"),
+        (rule({"refuse": "x"}, on={"text": "x"}), "rules[0].do", "stands alone, in a rule for the start"),
+        (rule({"refuse": "x"}, {"end": True}), "rules[0].do", "stands alone"),
+        ({"rules": [{"on": {"start": {}}, "do": []}]}, "rules[0].on.start", "has no 'context'"),
         (rule({"waitResult": True}), "rules[0].do[0].waitResult", "no call stands before it"),
         (rule(CALL, {"waitResult": "a"}), "rules[0].do[1].waitResult", "no call before it has the id 'a'"),
         (

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from host_client import hosting
+from host_client import Closed, hosting
 from test_script import recording
 from vrt_host.agents.script import load
 from vrt_host.agents.scripted import ScriptedAgent
@@ -424,6 +424,70 @@ async def test_new_input_ends_the_list_before(playing):
         await play.client.until("turn.state", state="thinking")
         await play.text("b")
         assert await play.until_idle() == [("interrupted", "user"), ("text", "b")]
+
+
+async def test_unfinished_call_is_shown_and_never_made(playing):
+    do = [{"call": {"tool": "lock", "arguments": {"door": "front"}, "unfinished": True}}, {"text": "done"}]
+    async with playing([on_text("a", *do)], {"capabilities": ["tool-stream-v1"]}) as play:
+        await play.text("a")
+        phases = []
+        while True:
+            message = await play.client.next()
+            assert message["type"] != "tool.call"
+            if message["type"] == "tool.stream":
+                phases.append(message["phase"])
+            elif message.get("state") == "idle":
+                break
+        assert phases == ["start", "arguments-delta", "failed"]
+
+
+async def test_work_shows_a_tool_of_the_script_s_own(playing):
+    work = {"tool": "search", "arguments": {"for": "{1}"}, "progress": ["looking for {1}"], "code": "FAILED"}
+    rules = [{"on": {"text": {"matches": "find (.*)"}}, "do": [{"work": work}, {"text": "done"}]}]
+    async with playing(rules, {"capabilities": ["tool-stream-v1"]}) as play:
+        await play.text("find me")
+        complete = await play.client.until("tool.stream", phase="arguments-complete")
+        assert (complete["name"], complete["arguments"]) == ("search", {"for": "me"})
+        assert (await play.client.until("tool.stream"))["progress"] == "looking for me"
+        assert (await play.client.until("tool.stream"))["code"] == "FAILED"
+        assert await play.until_idle() == [("text", "done")]
+
+
+@pytest.mark.parametrize("context", ["no", {"a": 1}])
+async def test_start_may_be_refused_by_the_context(playing, context):
+    rules = [
+        {"on": {"start": {"context": context}}, "do": [{"refuse": "not you"}]},
+        {"on": {"start": True}, "do": [{"text": "welcome"}]},
+    ]
+    async with playing(rules, {"context": "yes"}) as play:
+        assert await play.until_idle() == [("text", "welcome")]
+    with pytest.raises(Closed) as closed:
+        async with playing(rules, {"context": context}):
+            pass
+    assert closed.value.code == 1011
+
+
+async def test_texts_can_name_what_the_session_has_seen(playing):
+    rules = [
+        on_text("tell", {"text": "{texts} {audioBytes} {heardMs} {outcome} {context} {contextJson}"}),
+        on_text("go", {"call": {"tool": "lock", "arguments": {"door": "front"}}}, {"waitResult": True}),
+    ]
+    async with playing(rules, {"context": "a"}) as play:
+        await play.text("tell")
+        assert await play.until_idle() == [("text", '1 0 0  a "a"')]
+        await play.text("go")
+        await play.result(await play.call(), output={"ok": 1})
+        await play.until_idle()
+        await play.client.audio(b"12")
+        await play.client.audio(b"345")
+        await play.client.send("context", context=None)
+        await play.text("tell")
+        assert await play.until_idle() == [("text", '3 5 0 ok {"ok": 1} null null')]
+        await play.text("go")
+        await play.result(await play.call(), code="REJECTED")
+        await play.until_idle()
+        await play.text("tell")
+        assert await play.until_idle() == [("text", "5 5 0 REJECTED null null")]
 
 
 async def test_unknown_placeholder_stays(playing):

@@ -197,6 +197,34 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnCall:
+    """The agent runs a tool of its own, behind the host; `OwnResult` has to follow. For display only (vRT §7.5)."""
+
+    turn: str
+    call: str
+    name: str
+    arguments: Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnProgress:
+    """What a running tool of the agent's own reports."""
+
+    turn: str
+    call: str
+    progress: Json
+
+
+@dataclass(frozen=True, slots=True)
+class OwnResult:
+    """A tool of the agent's own has ended; `code` says why it failed. Its output is the agent's affair."""
+
+    turn: str
+    call: str
+    code: Code | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class AgentError:
     """Something went wrong behind the agent. `recoverable=False` ends the session."""
 
@@ -205,6 +233,9 @@ class AgentError:
     turn: str | None = None
     code: str = "AGENT_ERROR"
 
+
+Displayed = CallBegin | CallDelta | OwnCall | OwnProgress | OwnResult
+"""What is sent for the client to look at, and runs nothing there."""
 
 AgentEvent = (
     TurnBegin
@@ -215,9 +246,8 @@ AgentEvent = (
     | AudioBegin
     | Audio
     | AudioEnd
-    | CallBegin
-    | CallDelta
     | Call
+    | Displayed
     | AgentError
 )
 

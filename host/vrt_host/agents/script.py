@@ -5,17 +5,18 @@ Every error names the file, the place in it, and what to write there.
 
 from __future__ import annotations
 
-import json
 import re
 import wave
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal
 
 import numpy as np
 
+from vrt_host.agents import base
 from vrt_host.agents.base import Json
+from vrt_host.agents.script_json import BadFile, Checked, parse
 from vrt_host.errors import UsageError
 from vrt_host.speech.codec import Samples, from_pcm16
 
@@ -24,9 +25,10 @@ STATES = ("listening", "thinking", "speaking", "acting")
 CODES = ("INTERRUPTED", "REJECTED", "INVALID", "TIMEOUT", "FAILED")
 OUTCOMES = ("ok", "REJECTED", "INVALID", "FAILED", "failed", "otherwise")
 """What a branch can follow. INTERRUPTED and TIMEOUT end the turn, and the list of actions with it."""
-MAX_FILE = 1 << 20
 MAX_SOUND_MS = 600_000
 _CODE = re.compile(r"[A-Z0-9]+(_[A-Z0-9]+)*")
+
+ANY = object()
 
 # --- what a script says
 
@@ -72,12 +74,26 @@ class Heard:
 
 @dataclass(frozen=True)
 class CallTool:
-    """A call; `arguments` is the value, or the text as a model could have written it."""
+    """A call; `arguments` is the value, or the text as a model could have written it.
+
+    `unfinished`: the model stops in the middle of the arguments, so that there is no call.
+    """
 
     tool: str
     arguments: str | dict[str, Json]
     id: str | None
     stream: bool
+    unfinished: bool = False
+
+
+@dataclass(frozen=True)
+class Work:
+    """A tool of the agent's own runs: what it reports on the way, and why it failed, if it did."""
+
+    tool: str
+    arguments: dict[str, Json]
+    progress: tuple[Json, ...]
+    code: base.Code | None
 
 
 @dataclass(frozen=True)
@@ -125,12 +141,21 @@ class End:
     """End the turn."""
 
 
-Action = Say | Write | Heard | CallTool | Wait | Branch | SetState | BeginTurn | Fail | End
+@dataclass(frozen=True)
+class Refuse:
+    """Do not start the session."""
+
+    message: str
+
+
+Action = Say | Write | Heard | CallTool | Work | Refuse | Wait | Branch | SetState | BeginTurn | Fail | End
 
 
 @dataclass(frozen=True)
 class OnStart:
-    """The session begins."""
+    """The session begins; `context` is what its context has to be, ANY for whatever it is."""
+
+    context: Json = ANY
 
 
 @dataclass(frozen=True)
@@ -194,72 +219,46 @@ def load(path: Path) -> Script:
     except OSError as error:
         raise UsageError(f"cannot read the script {path}: {error.strerror or error}") from None
     try:
-        return _Reader(path.parent).script(_parse(data))
-    except _BadScript as error:
+        return _Reader(path.parent).script(parse(data))
+    except BadFile as error:
         where = f" {error.where}" if error.where else ""
         raise UsageError(f"{path}:{where} {error.problem}; docs/scripted.md describes the format") from None
     except RecursionError:
         raise UsageError(f"{path}: is nested too deeply; docs/scripted.md describes the format") from None
 
 
-class _BadScript(Exception):
-    def __init__(self, where: str, problem: str) -> None:
-        super().__init__(where, problem)
-        self.where = where
-        self.problem = problem
-
-
-T = TypeVar("T")
-
-
-def _parse(data: bytes) -> Json:
-    if len(data) > MAX_FILE:
-        raise _BadScript("", "is larger than 1 MiB")
-
-    def unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-        value = dict(pairs)
-        if len(value) != len(pairs):
-            names = [name for name, _ in pairs]
-            twice = next(name for name in names if names.count(name) > 1)
-            raise _BadScript("", f"{twice!r} is given twice in one object")
-        return value
-
-    try:
-        return json.loads(data.decode("utf-8-sig"), object_pairs_hook=unique)
-    except json.JSONDecodeError as error:
-        raise _BadScript("", f"line {error.lineno} column {error.colno}: not JSON: {error.msg}") from None
-    except UnicodeDecodeError as error:
-        raise _BadScript("", f"byte {error.start}: not UTF-8; save the file as UTF-8") from None
-
-
-class _Reader:
+class _Reader(Checked):
     """Turns checked JSON into a script. `where` is a path such as `rules[0].do[1].call`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def script(self, value: Json) -> Script:
-        members = self._object(value, "", required=("rules",), optional=("otherwise", "comment"))
-        rules = self._list(members["rules"], "rules", self._rule)
+        members = self.object(value, "", required=("rules",), optional=("otherwise", "comment"))
+        rules = self.list(members["rules"], "rules", self._rule)
         if "otherwise" not in members:
             return Script(rules)
         return Script(rules, self._actions(members["otherwise"], "otherwise", set()))
 
     def _rule(self, value: Json, where: str) -> Rule:
-        members = self._object(value, where, required=("on", "do"), optional=("times", "turn", "comment"))
+        members = self.object(value, where, required=("on", "do"), optional=("times", "turn", "comment"))
         times = members.get("times")
         if times is not None:
-            times = self._integer(times, f"{where}.times", 1, 1_000_000)
+            times = self.integer(times, f"{where}.times", 1, 1_000_000)
         turn = members.get("turn", "thinking")
-        self._one_of(turn, f"{where}.turn", ("thinking", "listening", "none"))
+        self.one_of(turn, f"{where}.turn", ("thinking", "listening", "none"))
         on = self._trigger(members["on"], f"{where}.on")
         do = self._actions(members["do"], f"{where}.do", set())
+        if any(isinstance(action, Refuse) for action in do) and not (
+            isinstance(on, OnStart) and len(do) == 1
+        ):
+            raise BadFile(f"{where}.do", "refuse stands alone, in a rule for the start")
         return Rule(on, do, times, None if turn == "none" else turn)
 
     # --- triggers
 
     def _trigger(self, value: Json, where: str) -> Trigger:
-        kind, inner = self._single(value, where, ("start", "text", "audio", "result", "interruption"))
+        kind, inner = self.single(value, where, ("start", "text", "audio", "result", "interruption"))
         where = f"{where}.{kind}"
         if kind == "text":
             return OnText(self._text_pattern(inner, where))
@@ -267,83 +266,87 @@ class _Reader:
             return self._audio(inner, where)
         if kind == "result":
             return self._result(inner, where)
+        if kind == "start" and isinstance(inner, dict):
+            return OnStart(self.object(inner, where, required=("context",))["context"])
         if inner is not True:
-            raise _BadScript(where, "must be true")
+            raise BadFile(where, "must be true")
         return OnStart() if kind == "start" else OnInterruption()
 
     def _text_pattern(self, value: Json, where: str) -> re.Pattern[str]:
         if isinstance(value, str):
             return re.compile(rf"\A{re.escape(value)}\Z")
-        kind, inner = self._single(value, where, ("contains", "matches"))
-        text = self._string(inner, f"{where}.{kind}")
+        kind, inner = self.single(value, where, ("contains", "matches"))
+        text = self.string(inner, f"{where}.{kind}")
         try:
             return re.compile(re.escape(text) if kind == "contains" else text)
         except (re.error, OverflowError, RecursionError) as error:
-            raise _BadScript(f"{where}.{kind}", f"is not a regular expression: {error}") from None
+            raise BadFile(f"{where}.{kind}", f"is not a regular expression: {error}") from None
 
     def _audio(self, value: Json, where: str) -> OnAudio:
         if value == "any":
             return OnAudio(None)
-        members = self._object(value, where, required=("voicedMs",), optional=("silenceMs", "level"))
+        members = self.object(value, where, required=("voicedMs",), optional=("silenceMs", "level"))
         return OnAudio(
-            self._integer(members["voicedMs"], f"{where}.voicedMs", 1, 60_000),
-            self._integer(members.get("silenceMs", 0), f"{where}.silenceMs", 0, 60_000),
-            self._number(members.get("level", 0.01), f"{where}.level", 0.0001, 1.0),
+            self.integer(members["voicedMs"], f"{where}.voicedMs", 1, 60_000),
+            self.integer(members.get("silenceMs", 0), f"{where}.silenceMs", 0, 60_000),
+            self.number(members.get("level", 0.01), f"{where}.level", 0.0001, 1.0),
         )
 
     def _result(self, value: Json, where: str) -> OnResult:
         if value is True:
             return OnResult()
-        members = self._object(value, where, optional=("tool", "ok", "code"))
+        members = self.object(value, where, optional=("tool", "ok", "code"))
         if "tool" in members:
-            self._string(members["tool"], f"{where}.tool")
+            self.string(members["tool"], f"{where}.tool")
         if "ok" in members:
-            self._boolean(members["ok"], f"{where}.ok")
+            self.boolean(members["ok"], f"{where}.ok")
         if "code" in members:
-            self._one_of(members["code"], f"{where}.code", CODES)
+            self.one_of(members["code"], f"{where}.code", CODES)
         return OnResult(members.get("tool"), members.get("ok"), members.get("code"))
 
     # --- actions
 
     def _actions(self, value: Json, where: str, calls: set[str]) -> tuple[Action, ...]:
         """`calls`: the ids of the calls before; "" stands for one without an id."""
-        return self._list(value, where, lambda action, place: self._action(action, place, calls))
+        return self.list(value, where, lambda action, place: self._action(action, place, calls))
 
     def _action(self, value: Json, where: str, calls: set[str]) -> Action:
         readers: dict[str, Callable[[Json, str], Action]] = {
             "say": self._say,
             "text": self._write,
             "heard": self._heard,
-            "waitMs": lambda ms, place: Wait(self._integer(ms, place, 0, 3_600_000) / 1000),
-            "state": lambda state, place: SetState(self._one_of(state, place, STATES)),
-            "turn": lambda state, place: BeginTurn(self._one_of(state, place, ("thinking", "listening"))),
+            "waitMs": lambda ms, place: Wait(self.integer(ms, place, 0, 3_600_000) / 1000),
+            "state": lambda state, place: SetState(self.one_of(state, place, STATES)),
+            "turn": lambda state, place: BeginTurn(self.one_of(state, place, ("thinking", "listening"))),
             "error": self._error,
             "end": self._end,
+            "refuse": lambda message, place: Refuse(self.string(message, place)),
+            "work": self._work,
             "call": lambda call, place: self._call(call, place, calls),
             "waitResult": lambda call, place: Branch(self._call_name(call, place, calls), {}),
             "branch": lambda branch, place: self._branch(branch, place, calls),
         }
-        kind, inner = self._single(value, where, tuple(readers))
+        kind, inner = self.single(value, where, tuple(readers))
         return readers[kind](inner, f"{where}.{kind}")
 
     def _say(self, value: Json, where: str) -> Say:
         if isinstance(value, str):
             return Say(value)
-        members = self._object(value, where, required=("text",), optional=("toneMs", "toneHz", "wav"))
-        text = self._string(members["text"], f"{where}.text")
+        members = self.object(value, where, required=("text",), optional=("toneMs", "toneHz", "wav"))
+        text = self.string(members["text"], f"{where}.text")
         if "wav" in members:
             if "toneMs" in members or "toneHz" in members:
-                raise _BadScript(where, "has both a tone and a WAV file; keep one")
+                raise BadFile(where, "has both a tone and a WAV file; keep one")
             return Say(text, self._wav(members["wav"], f"{where}.wav"))
         if "toneMs" not in members:
             if "toneHz" in members:
-                raise _BadScript(where, "has toneHz without toneMs; add how long the tone is")
+                raise BadFile(where, "has toneHz without toneMs; add how long the tone is")
             return Say(text)
-        ms = self._integer(members["toneMs"], f"{where}.toneMs", 1, MAX_SOUND_MS)
-        return Say(text, Tone(ms, self._number(members.get("toneHz", 440), f"{where}.toneHz", 20, 4000)))
+        ms = self.integer(members["toneMs"], f"{where}.toneMs", 1, MAX_SOUND_MS)
+        return Say(text, Tone(ms, self.number(members.get("toneHz", 440), f"{where}.toneHz", 20, 4000)))
 
     def _wav(self, value: Json, where: str) -> Recording:
-        path = self._folder / self._string(value, where)
+        path = self._folder / self.string(value, where)
         try:
             with wave.open(str(path), "rb") as file:
                 channels, width, rate = file.getnchannels(), file.getsampwidth(), file.getframerate()
@@ -351,137 +354,85 @@ class _Reader:
         except (OSError, EOFError, ValueError, wave.Error) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             shown = str(path)[:200].encode("unicode_escape").decode()
-            raise _BadScript(where, f"cannot read {shown}: {reason or 'it ends too early'}") from None
+            raise BadFile(where, f"cannot read {shown}: {reason or 'it ends too early'}") from None
         if width != 2 or not 8_000 <= rate <= 48_000:
-            raise _BadScript(where, f"{path} must have 16-bit samples at 8,000 to 48,000 Hz")
+            raise BadFile(where, f"{path} must have 16-bit samples at 8,000 to 48,000 Hz")
         frames = np.frombuffer(raw[: len(raw) // (2 * channels) * 2 * channels], "<i2").reshape(-1, channels)
         return Recording(from_pcm16(frames.astype(np.int16)).mean(axis=1).astype(np.float32), rate)
 
     def _write(self, value: Json, where: str) -> Write:
         if isinstance(value, str):
             return Write((value,))
-        chunks = self._list(value, where, self._string)
+        chunks = self.list(value, where, self.string)
         if not chunks:
-            raise _BadScript(where, "must hold at least one chunk")
+            raise BadFile(where, "must hold at least one chunk")
         return Write(chunks)
 
     def _heard(self, value: Json, where: str) -> Heard:
         if isinstance(value, str):
             return Heard(value, True)
-        members = self._object(value, where, required=("text",), optional=("final",))
-        final = self._boolean(members.get("final", True), f"{where}.final")
-        return Heard(self._string(members["text"], f"{where}.text"), final)
+        members = self.object(value, where, required=("text",), optional=("final",))
+        final = self.boolean(members.get("final", True), f"{where}.final")
+        return Heard(self.string(members["text"], f"{where}.text"), final)
 
     def _error(self, value: Json, where: str) -> Fail:
         if isinstance(value, str):
             return Fail(value, "AGENT_ERROR", True, False)
-        members = self._object(
-            value, where, required=("message",), optional=("code", "recoverable", "inTurn")
-        )
-        code = self._string(members.get("code", "AGENT_ERROR"), f"{where}.code")
+        members = self.object(value, where, required=("message",), optional=("code", "recoverable", "inTurn"))
+        code = self.string(members.get("code", "AGENT_ERROR"), f"{where}.code")
         if not _CODE.fullmatch(code):
-            raise _BadScript(f"{where}.code", "must be upper-case words joined by '_', such as AGENT_ERROR")
+            raise BadFile(f"{where}.code", "must be upper-case words joined by '_', such as AGENT_ERROR")
         return Fail(
-            self._string(members["message"], f"{where}.message"),
+            self.string(members["message"], f"{where}.message"),
             code,
-            self._boolean(members.get("recoverable", True), f"{where}.recoverable"),
-            self._boolean(members.get("inTurn", False), f"{where}.inTurn"),
+            self.boolean(members.get("recoverable", True), f"{where}.recoverable"),
+            self.boolean(members.get("inTurn", False), f"{where}.inTurn"),
         )
 
     def _end(self, value: Json, where: str) -> End:
         if value is not True:
-            raise _BadScript(where, "must be true")
+            raise BadFile(where, "must be true")
         return End()
 
     def _call(self, value: Json, where: str, calls: set[str]) -> CallTool:
-        members = self._object(
-            value, where, required=("tool",), optional=("arguments", "raw", "id", "stream")
-        )
-        tool = self._string(members["tool"], f"{where}.tool")
+        optional = ("arguments", "raw", "id", "stream", "unfinished")
+        members = self.object(value, where, required=("tool",), optional=optional)
+        tool = self.string(members["tool"], f"{where}.tool")
         if "raw" in members and "arguments" in members:
-            raise _BadScript(where, "has both arguments and raw; keep one")
+            raise BadFile(where, "has both arguments and raw; keep one")
         arguments = members.get("arguments", {})
         if "raw" in members:
-            arguments = self._string(members["raw"], f"{where}.raw")
-        elif not isinstance(arguments, dict):
-            raise _BadScript(f"{where}.arguments", "must be an object; use raw for text that is not")
+            arguments = self.string(members["raw"], f"{where}.raw")
+        else:
+            self.object_of_any(arguments, f"{where}.arguments", "; use raw for text that is not")
         name = members.get("id")
-        if name is not None and not self._string(name, f"{where}.id"):
-            raise _BadScript(f"{where}.id", "must not be empty")
-        calls.add(name or "")
-        stream = self._boolean(members.get("stream", False), f"{where}.stream")
-        return CallTool(tool, arguments, name, stream)
+        if name is not None and not self.string(name, f"{where}.id"):
+            raise BadFile(f"{where}.id", "must not be empty")
+        stream = self.boolean(members.get("stream", False), f"{where}.stream")
+        unfinished = self.boolean(members.get("unfinished", False), f"{where}.unfinished")
+        if not unfinished:
+            calls.add(name or "")
+        return CallTool(tool, arguments, name, stream or unfinished, unfinished)
+
+    def _work(self, value: Json, where: str) -> Work:
+        members = self.object(value, where, required=("tool",), optional=("arguments", "progress", "code"))
+        arguments = self.object_of_any(members.get("arguments", {}), f"{where}.arguments")
+        progress = self.list(members.get("progress", []), f"{where}.progress", lambda one, place: one)
+        code = None if "code" not in members else self.one_of(members["code"], f"{where}.code", CODES)
+        return Work(self.string(members["tool"], f"{where}.tool"), arguments, progress, code)
 
     def _branch(self, value: Json, where: str, calls: set[str]) -> Branch:
-        members = self._object(value, where, optional=("call", *OUTCOMES))
+        members = self.object(value, where, optional=("call", *OUTCOMES))
         call = self._call_name(members.pop("call", True), f"{where}.call", calls)
         cases = {name: self._actions(do, f"{where}.{name}", set(calls)) for name, do in members.items()}
         return Branch(call, cases, cases.pop("otherwise", ()))
 
     def _call_name(self, value: Json, where: str, calls: set[str]) -> str | None:
         if not calls:
-            raise _BadScript(where, "waits for a result, but no call stands before it")
+            raise BadFile(where, "waits for a result, but no call stands before it")
         if value is True:
             return None
-        name = self._string(value, where)
+        name = self.string(value, where)
         if name not in calls:
-            raise _BadScript(where, f"no call before it has the id {name!r}")
+            raise BadFile(where, f"no call before it has the id {name!r}")
         return name
-
-    # --- JSON
-
-    def _object(
-        self, value: Json, where: str, *, required: tuple[str, ...] = (), optional: tuple[str, ...] = ()
-    ) -> dict[str, Json]:
-        if not isinstance(value, dict):
-            raise _BadScript(where, f"must be an object with {_names((*required, *optional))}")
-        for name in required:
-            if name not in value:
-                raise _BadScript(where, f"has no {name!r}; add it")
-        for name in value:
-            if name not in required and name not in optional:
-                raise _BadScript(
-                    where, f"has the unknown member {name!r}; known are {_names((*required, *optional))}"
-                )
-        return dict(value)
-
-    def _single(self, value: Json, where: str, names: tuple[str, ...]) -> tuple[str, Json]:
-        members = self._object(value, where, optional=(*names, "comment"))
-        members.pop("comment", None)
-        if len(members) != 1:
-            raise _BadScript(where, f"must have exactly one of {_names(names)}")
-        return next(iter(members.items()))
-
-    def _list(self, value: Json, where: str, read: Callable[[Json, str], T]) -> tuple[T, ...]:
-        if not isinstance(value, list):
-            raise _BadScript(where, "must be a list")
-        return tuple(read(item, f"{where}[{place}]") for place, item in enumerate(value))
-
-    def _string(self, value: Json, where: str) -> str:
-        if not isinstance(value, str):
-            raise _BadScript(where, "must be a text")
-        return value
-
-    def _boolean(self, value: Json, where: str) -> bool:
-        if not isinstance(value, bool):
-            raise _BadScript(where, "must be true or false")
-        return value
-
-    def _number(self, value: Json, where: str, least: float, most: float) -> float:
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
-            raise _BadScript(where, f"must be a number from {least:g} to {most:g}")
-        return float(value)
-
-    def _integer(self, value: Json, where: str, least: int, most: int) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise _BadScript(where, f"must be a whole number from {least} to {most}")
-        return value
-
-    def _one_of(self, value: Json, where: str, allowed: tuple[str, ...]) -> Any:
-        if value not in allowed:
-            raise _BadScript(where, f"must be one of {_names(allowed)}")
-        return value
-
-
-def _names(names: tuple[str, ...]) -> str:
-    return ", ".join(repr(name) for name in names)

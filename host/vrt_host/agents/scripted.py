@@ -20,6 +20,7 @@ import numpy as np
 from vrt_host.agents import base, script
 from vrt_host.agents.base import Agent, Json, Port, SessionInfo, ToolResult
 from vrt_host.agents.script import OnAudio, OnInterruption, OnResult, OnStart, OnText, Rule, Script, Trigger
+from vrt_host.errors import AgentStartError
 from vrt_host.speech.codec import Codec, Samples, codec
 from vrt_host.speech.resample import resample
 
@@ -92,18 +93,33 @@ class ScriptedAgent(Agent):
         """Turns that a newer one of the script interrupts: that is no input, or it would end the newer one."""
         self._tools: dict[str, str] = {}
         """The agent's key of a call -> the tool's name."""
+        self._known: dict[str, Json] = {
+            "context": None,
+            "texts": 0,
+            "audioBytes": 0,
+            "heardMs": 0,
+            "outcome": "",
+        }
+        """What texts can name of the session so far."""
 
     async def start(self, session: SessionInfo, port: Port) -> None:
-        """Begin with what the script does at the start."""
+        """Begin with what the script does at the start; raises `AgentStartError` when that is to refuse."""
         self._port = port
         self._input = session.input
         self._rate = session.output.sample_rate
         self._decoder = codec(session.input.encoding)
         self._encoding = session.output.encoding
-        self._fire_first(OnStart, lambda on: True, {})
+        self.context(session.context)
+        place = self._first(OnStart, lambda on: on.context in (script.ANY, session.context))
+        if place is not None:
+            do = self._script.rules[place].do
+            if do and isinstance(do[0], script.Refuse):
+                raise AgentStartError(do[0].message)
+            self._fire(place, {})
 
     def user_text(self, text: str) -> None:
         """The first rule that matches, or `otherwise`."""
+        self._known["texts"] += 1
         for place, rule in enumerate(self._script.rules):
             if not isinstance(rule.on, OnText) or not self._armed(place):
                 continue
@@ -116,6 +132,7 @@ class ScriptedAgent(Agent):
 
     def user_audio(self, payload: bytes) -> None:
         """Count voice for every rule that waits for it."""
+        self._known["audioBytes"] += len(payload)
         ready: list[int] = []
         if self._ears:
             samples = self._decoder.decode(payload)
@@ -132,16 +149,17 @@ class ScriptedAgent(Agent):
         """The list that was at work in this turn ends; a rule may say what then."""
         if self._run is not None and self._run.turn == turn:
             self._stop()
+        self._known["heardMs"] = sum(one.played_ms for one in heard)
         if turn in self._replaced:
             self._replaced.remove(turn)
             return
-        values = {"heardMs": sum(one.played_ms for one in heard)}
-        self._fire_first(OnInterruption, lambda on: True, values)
+        self._fire_first(OnInterruption, lambda on: True, {})
 
     def tool_result(self, turn: str, result: ToolResult) -> None:
         """To the action that waits for it, or else to a rule. What ended the turn ends the list with it."""
         run = self._run
         tool = self._tools.pop(result.call, "")
+        self._known["outcome"] = f"ok {_json(result.output)}" if result.ok else result.code or ""
         dead = result.code in ("INTERRUPTED", "TIMEOUT")
         if run is not None and not (dead and run.turn == turn):
             future = run.calls.get(result.call)
@@ -157,6 +175,10 @@ class ScriptedAgent(Agent):
             return on.tool in (None, tool) and on.ok in (None, result.ok) and on.code in (None, result.code)
 
         self._fire_first(OnResult, matches, _values(result), None if dead else turn)
+
+    def context(self, value: Json) -> None:
+        """Texts can name it."""
+        self._known |= {"context": value, "contextJson": _json(value)}
 
     async def close(self) -> None:
         """End the list at work."""
@@ -175,10 +197,15 @@ class ScriptedAgent(Agent):
     def _fire_first(
         self, kind: type[Trigger], matches: Any, values: dict[str, Json], turn: str | None = None
     ) -> None:
+        place = self._first(kind, matches)
+        if place is not None:
+            self._fire(place, values, turn)
+
+    def _first(self, kind: type[Trigger], matches: Any) -> int | None:
         for place, rule in enumerate(self._script.rules):
             if isinstance(rule.on, kind) and matches(rule.on) and self._armed(place):
-                self._fire(place, values, turn)
-                return
+                return place
+        return None
 
     def _fire(self, place: int, values: dict[str, Json], turn: str | None = None) -> None:
         self._fired[place] += 1
@@ -258,6 +285,13 @@ class ScriptedAgent(Agent):
                 emit(base.TurnState(turn, action.state))
             case script.CallTool():
                 self._call(run, turn, action)
+            case script.Work():
+                key = f"call-{next(self._keys)}"
+                arguments = self._fill_all(action.arguments, run)
+                emit(base.OwnCall(turn, key, action.tool, arguments))
+                for progress in action.progress:
+                    emit(base.OwnProgress(turn, key, self._fill_all(progress, run)))
+                emit(base.OwnResult(turn, key, action.code))
 
     async def _say(self, run: _Run, turn: str, action: script.Say) -> None:
         item = f"item-{next(self._keys)}"
@@ -275,19 +309,23 @@ class ScriptedAgent(Agent):
 
     def _call(self, run: _Run, turn: str, action: script.CallTool) -> None:
         key = f"call-{next(self._keys)}"
-        run.calls[key] = future = asyncio.get_running_loop().create_future()
-        if action.id is not None:
-            run.calls[action.id] = future
-        run.last_call = key
-        self._tools[key] = action.tool
         arguments = (
             action.arguments if isinstance(action.arguments, str) else self._fill_all(action.arguments, run)
         )
         if action.stream:
             text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+            if action.unfinished:
+                text = text[: len(text) // 2]
             self._port.emit(base.CallBegin(turn, key, action.tool))
             for start in range(0, len(text), 8):
                 self._port.emit(base.CallDelta(turn, key, text[start : start + 8]))
+        if action.unfinished:
+            return
+        run.calls[key] = future = asyncio.get_running_loop().create_future()
+        if action.id is not None:
+            run.calls[action.id] = future
+        run.last_call = key
+        self._tools[key] = action.tool
         self._port.emit(base.Call(turn, key, action.tool, arguments))
 
     async def _branch(self, run: _Run, action: script.Branch) -> bool:
@@ -305,12 +343,12 @@ class ScriptedAgent(Agent):
         """`{name}` becomes what the input or the last result brought under that name; an unknown one stays."""
 
         def value(match: re.Match[str]) -> str:
-            found: Json = run.values
+            found: Json = {**self._known, **run.values}
             for step in match[1].split("."):
                 if not isinstance(found, Mapping) or step not in found:
                     return match[0]
                 found = found[step]
-            return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+            return found if isinstance(found, str) else _json(found)
 
         return _SLOT.sub(value, text)
 
@@ -327,6 +365,10 @@ class ScriptedAgent(Agent):
 def _values(result: ToolResult) -> dict[str, Json]:
     """What texts can name of a result."""
     return {"output": result.output, "code": result.code or "", "message": result.message}
+
+
+def _json(value: Json) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _sound(sound: script.Tone | script.Recording, rate: int) -> Samples:
