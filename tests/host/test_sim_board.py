@@ -232,6 +232,19 @@ async def test_traceback_is_an_event_and_an_error(program):
         await board.__aexit__(None, None, None)
 
 
+async def test_what_was_printed_before_something_happened_is_told_before_it(program):
+    text = "until(board.button)\nprint('pressed')\nboard.event('down', value=1)"
+    async with program("board.event('asks', value=0)\n" + text + IDLE) as board:
+        await value(board, "asks")
+        loop, console = asyncio.get_running_loop(), board._console
+        loop.remove_reader(console._fd)  # nobody looks at what is printed until something happens
+        board.hardware.press()
+        seen = await events(board, "down")
+        loop.add_reader(console._fd, console.drain)
+    assert [e["event"] for e in seen[-2:]] == ["console", "down"]
+    assert seen[-2]["t"] <= seen[-1]["t"]
+
+
 async def test_board_that_dies_before_it_reaches_its_hardware_is_an_error(tmp_path):
     path = tmp_path / "program.py"
     path.write_text("import nothing_of_that_name\n")

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from vrt_host.errors import UsageError, VrtError
+from vrt_host.sim.console import Console
 from vrt_host.sim.firmware import build, find_runtime
 from vrt_host.sim.hardware import Event, Hardware
 from vrt_host.sim.wav import Samples
@@ -24,6 +25,7 @@ CONFIG: Mapping[str, Any] = {"listen": "open", "duplex": "full", "safe_boot_ms":
 _BOOT_S = 20.0
 _STOP_S = 3.0
 _EVENTS = 10_000  # kept for `events`; the oldest go first
+_REPORTED = ("led", "output")  # what the firmware reports in the hardware's name
 _TRACEBACK = "Traceback (most recent call last):"
 
 
@@ -67,8 +69,10 @@ class SimBoard:
         self._config = {**CONFIG, "url": url, **({"token": token} if token else {}), **(config or {})}
         self._kept = flash
         self._stack = contextlib.AsyncExitStack()
-        self._process: asyncio.subprocess.Process | None = None
-        self._console: asyncio.Task[None] | None = None
+        self._console: Console | None = None
+        self._ending: asyncio.Task[None] | None = None
+        self._traceback: list[str] = []
+        self._latest = float("inf")  # the time of the event before which the firmware printed
         self._asked = False
         self._failures: list[str] = []
         self._queue: asyncio.Queue[Event | None] = asyncio.Queue()
@@ -77,7 +81,7 @@ class SimBoard:
     async def __aenter__(self) -> Self:
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(self.hardware)
-            self.hardware.listen(self._tell)
+            self.hardware.listen(self._happened)
             self.flash = self._kept or Path(
                 stack.enter_context(tempfile.TemporaryDirectory(prefix="vrt-sim-"))
             )
@@ -140,12 +144,12 @@ class SimBoard:
 
         self._listeners.append(watch)
         self._asked = False
-        self._process = await asyncio.create_subprocess_exec(
+        _, self._console = await asyncio.get_running_loop().subprocess_exec(
+            lambda: Console(self._printed),
             self.runtime.path,
             *("-X", f"heapsize={self._heap}", "-m", "main"),
             start_new_session=True,  # Ctrl-C in the terminal is for this process, which then stops the board in order
             stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             cwd=self.flash,
             env={
@@ -154,7 +158,7 @@ class SimBoard:
                 "MICROPYPATH": os.pathsep.join([*self._mount(), ".frozen"]),
             },
         )
-        self._console = asyncio.create_task(self._read(self._process))
+        self._ending = asyncio.create_task(self._until_end(self._console))
         try:
             async with asyncio.timeout(_BOOT_S):
                 if await arrived == "exit":
@@ -188,34 +192,32 @@ class SimBoard:
         await self._end(0)
 
     async def _end(self, patience: float) -> None:
-        process, console = self._process, self._console
-        if process is None or console is None:
+        if self._console is None or self._ending is None:
             return
         try:
             async with asyncio.timeout(patience):
-                await process.wait()
+                await asyncio.shield(self._ending)
         except TimeoutError:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-        await console
+            self._console.kill()
+            await self._ending
 
-    async def _read(self, process: asyncio.subprocess.Process) -> None:
-        """Turn what the firmware prints into events, and its end."""
-        assert process.stdout is not None
-        traceback: list[str] = []
-        with contextlib.suppress(ConnectionError):
-            while line := await _line(process.stdout):
-                text = line.rstrip("\r\n")
-                if text == _TRACEBACK or traceback:
-                    traceback.append(text)
-                    if text != _TRACEBACK and not text.startswith("  "):
-                        self._fail("traceback", "\n".join(traceback))
-                        traceback = []
-                else:
-                    self._tell(self._event("console", text=text))
-        code = await process.wait()
-        if traceback:
-            self._fail("traceback", "\n".join(traceback))
+    def _printed(self, text: str) -> None:
+        """A line that the firmware printed; the lines of a traceback are one event."""
+        if text != _TRACEBACK and not self._traceback:
+            self._tell(self._event("console", text=text))
+            return
+        self._traceback.append(text)
+        if text != _TRACEBACK and not text.startswith("  "):
+            self._fail_with_traceback()
+
+    def _fail_with_traceback(self) -> None:
+        lines, self._traceback = self._traceback, []
+        self._fail("traceback", "\n".join(lines))
+
+    async def _until_end(self, console: Console) -> None:
+        code = await console.ended
+        if self._traceback:
+            self._fail_with_traceback()
         if not self._asked:
             self._failures.append(f"it ended by itself with code {code}")
         self._tell(self._event("exit", code=code, asked=self._asked))
@@ -227,7 +229,15 @@ class SimBoard:
         self._tell(self._event(name, text=text))
 
     def _event(self, name: str, **fields: Any) -> Event:
-        return {"t": self.hardware.now, "source": "device", "event": name, **fields}
+        return {"t": min(self.hardware.now, self._latest), "source": "device", "event": name, **fields}
+
+    def _happened(self, event: Event) -> None:
+        """An event of the hardware, or one that the firmware reports: what was printed before such a one comes first."""
+        if self._console is not None and (event["source"] == "device" or event["event"] in _REPORTED):
+            self._latest = event["t"]
+            self._console.drain()
+            self._latest = float("inf")
+        self._tell(event)
 
     def _tell(self, event: Event) -> None:
         if self._queue.qsize() >= _EVENTS:
@@ -235,12 +245,3 @@ class SimBoard:
         self._queue.put_nowait(event)
         for listener in list(self._listeners):
             listener(event)
-
-
-async def _line(stream: asyncio.StreamReader) -> str:
-    """The next line, or what there is of a very long one; empty at the end."""
-    try:
-        data = await stream.readline()
-    except ValueError:  # longer than the stream's limit, which it has thrown away
-        return "(a line too long to show)\n"
-    return data.decode("utf-8", "replace")

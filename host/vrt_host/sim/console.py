@@ -1,0 +1,72 @@
+"""The process of a simulated board: what it prints, line by line, in order with what it tells by other ways, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+
+_LONGEST = 64 * 1024
+"""Bytes of a line that are kept."""
+
+
+class Console(asyncio.SubprocessProtocol):
+    """For `loop.subprocess_exec`; `told(line)` is called on the event loop with each line of the standard output."""
+
+    def __init__(self, told: Callable[[str], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[int] = self._loop.create_future()
+        """The process's exit code, when nothing more can come."""
+        self._told = told
+        self._rest = b""
+        self._busy = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.SubprocessTransport)
+        self._transport = transport
+        pipe = transport.get_pipe_transport(1)
+        assert isinstance(pipe, asyncio.ReadTransport)
+        self._pipe = pipe
+        self._reads = os.name != "nt"
+        if self._reads:  # the transport would tell only in the loop's next round what it has read
+            self._pipe.pause_reading()
+            self._fd = self._pipe.get_extra_info("pipe").fileno()
+            self._loop.add_reader(self._fd, self.drain)
+
+    def drain(self) -> None:
+        """Tell every line that is there already: before anything that the board tells by another way later."""
+        while self._reads and not self._busy:
+            try:
+                data = os.read(self._fd, _LONGEST)
+            except BlockingIOError:
+                return
+            self.pipe_data_received(1, data)
+            if not data:
+                self._reads = False
+                self._loop.remove_reader(self._fd)
+                self._pipe.resume_reading()  # it finds the end, and closes
+
+    def kill(self) -> None:
+        """End it at once."""
+        if self._transport.get_returncode() is None:
+            self._transport.kill()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        self._busy = True  # who is told may have something told in turn
+        *lines, rest = (self._rest + data).split(b"\n")
+        self._rest = rest[: _LONGEST + 1]
+        for line in lines:
+            self._tell(line)
+        self._busy = False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The process has ended and everything that it wrote was read."""
+        if self._rest:
+            self._tell(self._rest)
+        self._transport.close()
+        if not self.ended.done():
+            self.ended.set_result(self._transport.get_returncode() or 0)
+
+    def _tell(self, line: bytes) -> None:
+        long = len(line) > _LONGEST
+        self._told("(a line too long to show)" if long else line.decode("utf-8", "replace").rstrip("\r"))
