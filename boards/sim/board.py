@@ -6,6 +6,7 @@ import json
 import os
 import select
 import socket
+import sys
 import time
 from array import array
 
@@ -85,6 +86,7 @@ def wait(link, wait_ms):
 
 def event(kind, **fields):
     fields["event"] = kind
+    sys.stdout.write("\x1e")  # its place among what is printed, which goes another way
     _send(b"E", 0, json.dumps(fields))
 
 

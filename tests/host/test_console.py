@@ -35,20 +35,25 @@ async def test_console_keeps_no_endless_line(end):
     assert lines == ["x" * 65536, "(a line too long to show)", *(["z"] if end else [])]
 
 
-async def test_console_tells_what_is_there_when_it_is_asked():
-    """What was printed before comes before, though the event loop has not looked at it yet."""
+async def test_console_tells_nothing_behind_a_mark_before_it_is_passed():
     lines = []
-    code = "import sys; print('first\\nsecond', flush=True); import time; time.sleep(60)"
+    code = "print('a\\nb\x1e1\\nc\\n\x1e\x1ed', flush=True); import time; time.sleep(60)"
     console = await start(code, lambda line: (lines.append(line), console.drain()))
     try:
         async with asyncio.timeout(DEADLINE_S):
             while not lines:
                 await asyncio.sleep(0)
                 console.drain()
-        assert lines == ["first", "second"]
+        assert lines == ["a"]
+        for after in (["a", "b1", "c"], ["a", "b1", "c"], ["a", "b1", "c", "d"]):
+            console.passed()
+            assert lines == after
     finally:
         console.kill()
         await console.ended
-    console.drain()
     console.kill()
     assert await console.ended < 1
+
+
+async def test_console_waits_for_no_mark_at_the_end():
+    assert await lines_of("print('a\\n\x1eb\x1ec')") == (["a", "bc"], 0)

@@ -232,17 +232,14 @@ async def test_traceback_is_an_event_and_an_error(program):
         await board.__aexit__(None, None, None)
 
 
-async def test_what_was_printed_before_something_happened_is_told_before_it(program):
-    text = "until(board.button)\nprint('pressed')\nboard.event('down', value=1)"
-    async with program("board.event('asks', value=0)\n" + text + IDLE) as board:
-        await value(board, "asks")
-        loop, console = asyncio.get_running_loop(), board._console
-        loop.remove_reader(console._fd)  # nobody looks at what is printed until something happens
-        board.hardware.press()
-        seen = await events(board, "down")
-        loop.add_reader(console._fd, console.drain)
-    assert [e["event"] for e in seen[-2:]] == ["console", "down"]
-    assert seen[-2]["t"] <= seen[-1]["t"]
+async def test_what_is_printed_keeps_its_place_among_events(program):
+    text = "for n in range(50):\n    print('a', n)\n    board.event('step', value=n)\n    board.led(n % 2)\n"
+    async with program(text + "print('b')" + IDLE) as board:
+        seen = await events(board, "ready")
+    told = [e.get("text") or e["event"] for e in seen if e["event"] in ("console", "step", "led")]
+    assert told == [word for n in range(50) for word in (f"a {n}", "step", "led")] + ["b"]
+    times = [e["t"] for e in seen]
+    assert times == sorted(times)
 
 
 async def test_board_that_dies_before_it_reaches_its_hardware_is_an_error(tmp_path):

@@ -232,12 +232,16 @@ class SimBoard:
         return {"t": min(self.hardware.now, self._latest), "source": "device", "event": name, **fields}
 
     def _happened(self, event: Event) -> None:
-        """An event of the hardware, or one that the firmware reports: what was printed before such a one comes first."""
-        if self._console is not None and (event["source"] == "device" or event["event"] in _REPORTED):
-            self._latest = event["t"]
-            self._console.drain()
-            self._latest = float("inf")
+        """An event of the hardware, or one that the firmware reports, which has its place among what is printed."""
+        reported = event["source"] == "device" or event["event"] in _REPORTED
+        if self._console is None or not reported:
+            self._tell(event)
+            return
+        self._latest = event["t"]
+        self._console.drain()
+        self._latest = float("inf")
         self._tell(event)
+        self._console.passed()
 
     def _tell(self, event: Event) -> None:
         if self._queue.qsize() >= _EVENTS:

@@ -6,20 +6,25 @@ import asyncio
 import os
 from collections.abc import Callable
 
+MARK = b"\x1e"
+"""`boards/sim/board.py` prints it before each of its events, so that what is printed keeps its place among them."""
 _LONGEST = 64 * 1024
 """Bytes of a line that are kept."""
 
 
 class Console(asyncio.SubprocessProtocol):
-    """For `loop.subprocess_exec`; `told(line)` is called on the event loop with each line of the standard output."""
+    """For `loop.subprocess_exec`; `told(line)` is called on the event loop with each line of the standard output.
+
+    Lines behind a mark wait until `passed` is called for it.
+    """
 
     def __init__(self, told: Callable[[str], None]) -> None:
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[int] = self._loop.create_future()
         """The process's exit code, when nothing more can come."""
         self._told = told
-        self._rest = b""
-        self._busy = False
+        self._data = b""
+        self._telling = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.SubprocessTransport)
@@ -34,17 +39,22 @@ class Console(asyncio.SubprocessProtocol):
             self._loop.add_reader(self._fd, self.drain)
 
     def drain(self) -> None:
-        """Tell every line that is there already: before anything that the board tells by another way later."""
-        while self._reads and not self._busy:
+        """Tell every line up to the next mark, now: the event of that mark is next."""
+        while self._reads:
             try:
                 data = os.read(self._fd, _LONGEST)
             except BlockingIOError:
-                return
+                break
             self.pipe_data_received(1, data)
             if not data:
                 self._reads = False
                 self._loop.remove_reader(self._fd)
                 self._pipe.resume_reading()  # it finds the end, and closes
+
+    def passed(self) -> None:
+        """The event of the mark has been told: go on behind it."""
+        self._data = self._data.replace(MARK, b"", 1)
+        self._tell()
 
     def kill(self) -> None:
         """End it at once."""
@@ -52,21 +62,31 @@ class Console(asyncio.SubprocessProtocol):
             self._transport.kill()
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        self._busy = True  # who is told may have something told in turn
-        *lines, rest = (self._rest + data).split(b"\n")
-        self._rest = rest[: _LONGEST + 1]
-        for line in lines:
-            self._tell(line)
-        self._busy = False
+        self._data += data
+        self._tell()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The process has ended and everything that it wrote was read."""
-        if self._rest:
-            self._tell(self._rest)
+        self._data = self._data.replace(MARK, b"")
+        if self._data and not self._data.endswith(b"\n"):
+            self._data += b"\n"
+        self._tell()
         self._transport.close()
         if not self.ended.done():
             self.ended.set_result(self._transport.get_returncode() or 0)
 
-    def _tell(self, line: bytes) -> None:
-        long = len(line) > _LONGEST
-        self._told("(a line too long to show)" if long else line.decode("utf-8", "replace").rstrip("\r"))
+    def _tell(self) -> None:
+        """Tell the lines up to the next mark."""
+        if self._telling:  # who is told may have made us look again
+            return
+        self._telling = True
+        while True:
+            ready, mark, later = self._data.partition(MARK)
+            line, whole, rest = ready.partition(b"\n")
+            if not whole:
+                self._data = line[: _LONGEST + 1] + mark + later
+                break
+            self._data = rest + mark + later
+            long = len(line) > _LONGEST
+            self._told("(a line too long to show)" if long else line.decode("utf-8", "replace").rstrip("\r"))
+        self._telling = False
