@@ -7,7 +7,7 @@ import contextlib
 import logging
 import re
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from vrt_host.agents.base import PCM16_24K, PCMU, Abilities, Agent, AgentEvent, Format, Json, SessionInfo
@@ -167,7 +167,7 @@ class Runner:
             return
         manager = self.manager
         self._running = True  # what the agent emits meanwhile is taken below, without a wake
-        with self.guard():
+        try:
             for event in events:
                 if isinstance(event, AudioFrame):
                     manager.audio(event.payload)
@@ -175,6 +175,8 @@ class Runner:
                     manager.receive(event.message, now)
             self.session.tick(now)
             manager.tick(now)
+        except Exception:
+            self._failed()
         self._running = False
         if manager.pending:
             self._wake()
@@ -196,24 +198,22 @@ class Runner:
 
     def stop(self, now: float) -> None:
         """End the session because the host stops; the client is told, and so is the agent."""
-        with self.guard():
+        try:
             self.manager.stop(now)
             self.end("HOST_STOPPING", "the host is stopping", 1001)
+        except Exception:
+            self._failed()
 
     def end(self, code: str, message: str, close: int) -> None:
         """End the session with an error."""
         self.session.error(code, message, recoverable=False)
         self.session.close(close, message)
 
-    @contextlib.contextmanager
-    def guard(self) -> Iterator[None]:
-        """A fault of ours in one session ends that session, and nothing else."""
-        try:
-            yield
-        except Exception:
-            log.exception("session %s: failed", self.id[:8])
-            with contextlib.suppress(Exception):
-                self.end("AGENT_ERROR", "the session failed", 1011)
+    def _failed(self) -> None:
+        """A fault of ours in one session ends that session, and nothing else. Called while it is handled."""
+        log.exception("session %s: failed", self.id[:8])
+        with contextlib.suppress(Exception):
+            self.end("AGENT_ERROR", "the session failed", 1011)
 
     async def finish(self, timeout_s: float) -> None:
         """After the end: let the agent free what it holds."""

@@ -3,10 +3,12 @@
 import asyncio
 import contextlib
 
+import pytest
 from host_client import DEADLINE_S
-from vrt_host.links.websocket import MAX_PINGS_UNREAD, WebSocketLink
+from vrt_host.links.websocket import MAX_PINGS_UNREAD, SMALL, WebSocketLink
 from websockets.asyncio.client import connect
 from websockets.asyncio.server import serve
+from websockets.frames import Frame, Opcode
 
 
 class Receiver:
@@ -58,6 +60,7 @@ async def linked(attach=True, **options):
 
     options = {"compression": None, "ping_interval": None, "close_timeout": 0.2, **options}
     async with serve(on_link, "127.0.0.1", 0, create_connection=WebSocketLink, **options) as server:
+        server.next_link = links.get
         port = server.sockets[0].getsockname()[1]
         async with connect(
             f"ws://127.0.0.1:{port}", proxy=None, ping_interval=None, compression=None
@@ -117,10 +120,85 @@ async def test_fragments_are_signs_of_life_and_make_one_message():
         assert ("heard",) in receiver.reports
 
 
+def frame(opcode, payload, fin=True):
+    return Frame(opcode, payload, fin).serialize(mask=True)
+
+
+STREAM = (
+    (frame(Opcode.BINARY, b""), [("audio", b"")]),
+    (frame(Opcode.BINARY, b"x"), [("audio", b"x")]),
+    (frame(Opcode.TEXT, "é".encode()), [("text", "é")]),
+    (frame(Opcode.BINARY, bytes(range(125))), [("audio", bytes(range(125)))]),
+    (frame(Opcode.BINARY, bytes(126)), [("audio", bytes(126))]),
+    (
+        b"\x82\xfe\x00\x02abcd" + bytes((0x61 ^ 1, 0x62 ^ 2)),
+        [("audio", b"\1\2")],
+    ),  # a longer length than needed
+    (frame(Opcode.PING, b"p"), [("heard",)]),
+    (frame(Opcode.BINARY, b"ab", fin=False), [("heard",)]),
+    (frame(Opcode.PONG, b""), [("heard",)]),
+    (frame(Opcode.CONT, b"c", fin=False), [("heard",)]),
+    (frame(Opcode.CONT, b"", fin=True), [("audio", b"abc")]),
+    (frame(Opcode.BINARY, bytes(SMALL)), [("audio", bytes(SMALL))]),
+    (frame(Opcode.BINARY, bytes(70_000)), [("audio", bytes(70_000))]),
+    (frame(Opcode.BINARY, b"last"), [("audio", b"last")]),
+)
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 5, 7, 64, 1000, 1 << 20])
+async def test_frames_are_the_same_however_they_are_cut(step):
+    sent = b"".join(data for data, _ in STREAM)
+    expected = [report for _, reports in STREAM for report in reports]
+    async with linked() as (link, receiver, _):
+        for start in range(0, len(sent), step):
+            link.data_received(sent[start : start + step])
+        assert receiver.reports == expected
+
+
+@pytest.mark.parametrize("size", [5, 2000])
+@pytest.mark.parametrize("wrong", ["message inside a message", "reserved bit", "continuation of nothing"])
+async def test_what_the_standard_forbids_is_a_protocol_error(size, wrong):
+    payload = bytes(size)
+    data = {
+        "message inside a message": frame(Opcode.TEXT, b"a", fin=False) + frame(Opcode.BINARY, payload),
+        "reserved bit": b"\xc2" + frame(Opcode.BINARY, payload)[1:],
+        "continuation of nothing": frame(Opcode.CONT, payload),
+    }[wrong]
+    async with linked() as (_, receiver, client):
+        client.transport.write(data + frame(Opcode.BINARY, b"unheard"))
+        await receiver.when(lambda: receiver.reports[-1:] == [("lost", False)])
+        await client.wait_closed()
+        assert ("audio", b"unheard") not in receiver.reports
+        assert client.close_code == 1002
+
+
+async def test_client_that_does_not_wait_for_the_handshake_is_heard():
+    async with linked() as (link, _, _):
+        reader, writer = await asyncio.open_connection(*link.local_address)
+        inner = b"\x82\x81\0\0\0\0x"  # a frame inside a frame, to be taken for one when the place is lost
+        whole, half = frame(Opcode.BINARY, b"one"), b"\x82\x87\0\0\0\0" + inner
+        writer.write(
+            b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+            + whole
+            + half[:6]
+        )
+        async with asyncio.timeout(DEADLINE_S):
+            await reader.readuntil(b"\r\n\r\n")
+            other = await link.server.next_link()
+        receiver = Receiver()
+        other.attach(receiver)
+        writer.write(half[6:] + frame(Opcode.BINARY, b"three"))
+        await receiver.count(3)
+        writer.close()
+        assert receiver.reports == [("audio", b"one"), ("audio", inner), ("audio", b"three")]
+
+
 async def test_what_is_written_arrives():
+    frames = ["é", b"\x00", "x", b"", *(bytes(size) for size in (125, 126, SMALL, SMALL + 1, 70_000)), "end"]
     async with linked() as (link, _, client):
-        link.write(["é", b"\x00", "x"])
-        assert [await received(client) for _ in range(3)] == ["é", b"\x00", "x"]
+        link.write(frames)
+        assert [await received(client) for _ in frames] == frames
 
 
 async def test_audio_is_held_while_an_older_ping_is_unanswered():
@@ -185,6 +263,15 @@ async def test_frame_that_is_too_large_is_said_so():
         await client.send("x" * 101)
         await receiver.count(1)
         assert receiver.reports == [("lost", True)]
+
+
+@pytest.mark.parametrize("piece", [3, 1000])
+async def test_audio_frame_that_is_too_large_is_said_so(piece):
+    async with linked(max_size=100) as (link, receiver, _):
+        data = frame(Opcode.BINARY, bytes(100)) + frame(Opcode.BINARY, bytes(101))
+        for start in range(0, len(data), piece):
+            link.data_received(data[start : start + piece])
+        assert receiver.reports == [("audio", bytes(100)), ("lost", True)]
 
 
 async def test_frames_after_one_that_is_not_utf8_are_ignored():
