@@ -399,6 +399,9 @@ def ended(peer):
     assert peer.flush() == []  # nothing old is replayed
     peer.session.offer("text", "new")
     assert [m["seq"] for m in peer.flush()] == [1]
+    frame = bytearray(5)
+    peer.session.number(frame)
+    assert frame == b"\1\0\0\0\0"  # audio is counted anew
     peer.turn("thinking", 1)
     assert peer.names() == ["ready", "turn.state"]
     return events[0]
@@ -409,6 +412,7 @@ def busy():
     peer = opened()
     peer.session.offer("text", "old")
     peer.session.offer("text", "older")
+    peer.session.number(bytearray(5))
     peer.flush()
     peer.turn("thinking", 3)
     peer.session.close(peer.session.observed)

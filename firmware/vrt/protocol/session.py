@@ -45,7 +45,6 @@ class Session(Lifecycle):
         self.missing = 0  # frames
         self.discarded = 0  # frames of no item, or of a closed epoch
         self._next = _NONE  # the seq of the next frame
-        self.seq = bytearray(4)  # of our own next frame
         self._too_big = 0  # the seq that a close with 1009 left unsent
         self._events = []
         self._sending = None
@@ -54,6 +53,7 @@ class Session(Lifecycle):
     def _forget(self):
         # Nothing of the old session can be sent again (§5.4), and the epochs of a new one start at 0.
         self.streams.reset(0, 0)
+        self.seq = bytearray(4)  # of our own next frame; the count of a session begins at 0 (§8.1)
         self.id = None
         self.pending = 0  # calls handed out and not answered; each has a slot of the outbox
         self.observed = _NONE  # the highest epoch seen, whether or not it was closed (§6.1)
