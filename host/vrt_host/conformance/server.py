@@ -77,6 +77,9 @@ class Listener(Protocol):
     async def accept(self) -> Connection:
         """The next connection, as soon as it is open."""
 
+    async def knock(self) -> None:
+        """Returns at the next attempt."""
+
 
 @dataclass(frozen=True, slots=True)
 class Frame:
@@ -120,11 +123,11 @@ class Connection:
         """A control message; what a schema requires of it is the caller's business."""
         self.text(json.dumps({"v": 1, "seq": seq, "type": type_, **members}, ensure_ascii=False))
 
-    def text(self, frame: str | bytes) -> None:
-        """A text frame as it stands."""
+    def text(self, frame: str | bytes, write: Callable[[bytes], None] | None = None) -> None:
+        """A text frame as it stands. `write` brings it onto the link in another way than at once."""
         data = frame.encode() if isinstance(frame, str) else frame
         self._note(True, "text", data)
-        self.link.text(data)
+        (write or self.link.text)(data)
 
     def binary(self, frame: bytes) -> None:
         """A binary frame as it stands."""
@@ -256,6 +259,7 @@ class Session:
         self.acked = 0
         """The highest seq of ours that the client acknowledged."""
         self.epoch = 0
+        self._seen: set[int] = set()
         self._calls = itertools.count(1)
 
     # --- connections
@@ -295,8 +299,9 @@ class Session:
         elif kind == "ack" and isinstance(message.get("upTo"), int):
             self.acked = max(self.acked, message["upTo"])
         elif isinstance(seq, int) and seq > 0:
-            if seq > self.last:
-                self.last = seq
+            self.last = max(self.last, seq)
+            if seq not in self._seen:
+                self._seen.add(seq)
                 self.received.append(message)
             if self.acks:
                 connection.say("ack", upTo=self.last)
@@ -334,7 +339,7 @@ class Session:
     def call(self, name: str, arguments: Any, *, epoch: int | None = None, id_: str = "", **more: Any) -> str:
         """A tool call, of the current epoch unless another is given; returns its id."""
         epoch = self.epoch if epoch is None else epoch
-        call_id = id_ or f"call-{next(self._calls)}"
+        call_id = id_ or f"{self.id[:8]}-call-{next(self._calls)}"
         turn = f"turn-{epoch}"
         self.say(
             "tool.call", callId=call_id, name=name, arguments=arguments, turnId=turn, epoch=epoch, **more
@@ -362,6 +367,11 @@ class Session:
             self.connection.audio(payload)
 
     # --- what the client says
+
+    def doubled(self) -> list[str]:
+        """The calls that have more than one result."""
+        calls = [result.get("callId", "") for result in self.results()]
+        return sorted({call for call in calls if calls.count(call) > 1})
 
     def results(self, *calls: str) -> list[Message]:
         """The results so far, in order, of these calls or of all."""

@@ -166,6 +166,7 @@ class WebSocketListener:
         self._waiting: asyncio.Queue[Connection] = asyncio.Queue()
         self._links: list[WebSocketLink] = []
         self.attempts: list[float] = []
+        self._knocked = asyncio.Event()
         self.refusing = False
 
     async def __aenter__(self) -> Self:
@@ -191,11 +192,17 @@ class WebSocketListener:
         """The next connection, as soon as it is open."""
         return await self._waiting.get()
 
+    async def knock(self) -> None:
+        """Returns at the next attempt."""
+        self._knocked.clear()
+        await self._knocked.wait()
+
     # --- for its links
 
     def admit(self) -> bool:
         """Whether a client that knocks may come in."""
         self.attempts.append(asyncio.get_running_loop().time())
+        self._knocked.set()
         return not self.refusing
 
     def opened(self, link: WebSocketLink) -> None:

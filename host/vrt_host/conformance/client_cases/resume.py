@@ -1,0 +1,122 @@
+"""A connection is lost and the session goes on (vRT §5.4)."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from vrt_host.conformance.checks import Sheet, must, should, shown
+from vrt_host.conformance.client_cases.stage import ANSWER_S, Stage
+from vrt_host.conformance.run import scenario
+from vrt_host.conformance.server import Connection
+
+HOLD_S = 0.4
+"""How long a `ready` is held back, to see whether the client waits for it."""
+
+
+def numbers(connection: Connection) -> list[int]:
+    """The seq of each numbered message that the client sent on a connection."""
+    return [message["seq"] for message in connection.heard() if message.get("seq")]
+
+
+@scenario(
+    must("client.resume.reconnects", "§5.1", "a lost connection is made anew, and asks for its session"),
+    must("client.resume.from-last-handled", "§5.4", "resumeFrom is the last seq that was handled"),
+    should("client.resume.no-context", "§5.5", "hello.context only opens a session"),
+    must("client.resume.waits-for-ready", "§5.1", "nothing sequenced is sent before ready"),
+    must("client.resume.unacknowledged-resent", "§5.4", "what the server has not handled is sent again"),
+    must("client.resume.in-order-before-new", "§5.4", "in order, and before anything new"),
+    must("client.resume.handled-once", "§5.4", "what both sides send again is handled exactly once"),
+)
+async def a_connection_is_lost_with_messages_unacknowledged(stage: Stage, sheet: Sheet) -> None:
+    session = await stage.session()
+    session.turn()
+    await stage.barrier(session)
+    session.acks = False
+    for _ in range(3):
+        await stage.barrier(session)
+    known, said = session.last, session.seq
+    connection, hello = await stage.cut(session)
+    sheet.settle("client.resume.reconnects", True)
+    last = hello.get("resumeFrom", 0)
+    sheet.settle("client.resume.from-last-handled", last == said, f"{last} instead of {said}")
+    sheet.settle("client.resume.no-context", "context" not in hello, shown(hello))
+    await stage.rest(HOLD_S)
+    sheet.settle("client.resume.waits-for-ready", not numbers(connection), f"seq {numbers(connection)}")
+    session.acks = True
+    session.last = handled = known - 2
+    session.resume(connection, {"resumeFrom": said - 3})  # as if the client's last ack had been lost as well
+    what = f"the messages from {handled + 1} on"
+    await session.until(lambda: session.last >= known, stage.s(ANSWER_S), what)
+    sheet.settle("client.resume.unacknowledged-resent", True)
+    await stage.barrier(session)
+    sent = numbers(connection)
+    ordered = sent[0] == handled + 1 and all(after == before + 1 for before, after in pairwise(sent))
+    sheet.settle("client.resume.in-order-before-new", ordered, f"after resumedFrom {handled} came {sent}")
+    sheet.settle("client.resume.handled-once", not session.doubled(), f"answered twice: {session.doubled()}")
+
+
+@scenario(
+    must("client.resume.numbers-go-on", "§4.1", "the numbers of both streams go on after a resume, and after the next"),
+    should("client.resume.nothing-known-resent", "§5.4", "what the server has handled is not sent again"),
+)  # fmt: skip
+async def a_connection_is_lost_again_and_again(stage: Stage, sheet: Sheet) -> None:
+    session = await stage.session()
+    session.turn()
+    await stage.barrier(session)
+    for _ in range(2):
+        handled, said = session.last, session.seq
+        connection, hello = await stage.cut(session)
+        session.resume(connection, hello)
+        await stage.barrier(session)
+        sent = numbers(connection)
+        told = (
+            f"hello {shown(hello)}, then {sent}; the server had {handled} of the client's and had sent {said}"
+        )
+        goes_on = hello.get("resumeFrom") == said and sent[-1] == handled + len(
+            [n for n in sent if n > handled]
+        )
+        sheet.settle("client.resume.numbers-go-on", goes_on, told)
+        sheet.settle("client.resume.nothing-known-resent", sent[0] > handled, told)
+
+
+@scenario(
+    must("client.resume.running-call-survives", "§5.4", "a call that runs while the connection is lost has its one result afterwards"),
+)  # fmt: skip
+async def a_connection_is_lost_with_a_call_running(stage: Stage, sheet: Sheet) -> None:
+    session = await stage.session()
+    stage.needs(session, "test.slow")
+    session.turn()
+    call = session.call("test.slow", {"ms": 300})
+    await stage.running(session, call)
+    connection, hello = await stage.cut(session)
+    session.resume(connection, hello)
+    result = await session.result(call, stage.s(ANSWER_S))
+    await stage.slow(session)
+    kept = result.get("ok") is True and not session.doubled()
+    sheet.settle("client.resume.running-call-survives", kept, f"{shown(result)}; twice: {session.doubled()}")
+
+
+@scenario(
+    must("client.resume.error-decides", "§9.3", "a close code without its error ends nothing: the session is resumed"),
+)  # fmt: skip
+async def the_connection_is_closed_with_a_code_alone(stage: Stage, sheet: Sheet) -> None:
+    session = await stage.session()
+    for code in (4401, 4404):
+        session.turn()
+        await stage.barrier(session)
+        assert session.connection is not None
+        session.connection.close(code)
+        connection, hello = await stage.arrive()
+        kept = hello.get("sessionId") == session.id
+        sheet.settle("client.resume.error-decides", kept, f"after {code} alone: {shown(hello)}")
+        if not kept:
+            return
+        session.resume(connection, hello)
+
+
+SCENARIOS = (
+    a_connection_is_lost_with_messages_unacknowledged,
+    a_connection_is_lost_again_and_again,
+    a_connection_is_lost_with_a_call_running,
+    the_connection_is_closed_with_a_code_alone,
+)

@@ -1,0 +1,124 @@
+"""Silence on the line, and a server that is not there (vRT §4.4, §5.1)."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+
+from vrt_host.conformance.checks import Sheet, Unmet, may, should
+from vrt_host.conformance.client_cases.link import websocket
+from vrt_host.conformance.client_cases.stage import ANSWER_S, COME_S, Stage
+from vrt_host.conformance.run import scenario
+
+PING_S = 15.0
+"""The ping interval that is recommended: a third of the server's patience."""
+DEAD = 2.5
+"""Ping intervals of silence after which a connection is dead."""
+REFUSED = 2
+"""Tries that are refused before the client gets in."""
+STORM = 12
+STORM_S = 3.0
+"""More tries than that in the first seconds are a storm."""
+SPREAD_S = 0.02
+"""Pauses that differ by less are the same for every client."""
+
+
+@scenario(
+    should("client.silence.pings", "§4.4", "a client that has sent nothing for its ping interval pings"),
+    should("client.silence.ping-interval", "§4.4", "a ping interval is 15 s at most"),
+    should("client.silence.dead-connection-left", "§4.4", "a connection that was silent for 2.5 ping intervals is closed"),
+    should("client.silence.dead-session-resumed", "§4.4", "and its session resumed"),
+)  # fmt: skip
+async def nothing_is_heard(stage: Stage, sheet: Sheet) -> None:
+    session = await stage.session()
+    session.turn()
+    await stage.barrier(session)
+    await session.until(lambda: session.acked >= session.seq, stage.s(ANSWER_S), "ack")
+    connection, link = websocket(session)
+    began = len(connection.frames)
+    quiet_since = connection.frames[-1].t
+
+    def said(kind: str) -> int:
+        return sum(frame.kind == kind and not frame.sent for frame in connection.frames[began:])
+
+    await stage.holds(session, lambda: said("text") > 0 or said("binary") > 10, 1.6 * stage.ping_s)
+    if said("binary"):
+        reason = "the client sends audio all the time; switch its microphone off"
+        sheet.not_testable("client.silence.pings", reason)
+        sheet.not_testable("client.silence.ping-interval", reason)
+    else:
+        pinged = said("text") > 0
+        interval = connection.frames[-1].t - quiet_since
+        sheet.settle("client.silence.pings", pinged, f"nothing within {1.6 * stage.ping_s:g} s")
+        sheet.settle(
+            "client.silence.ping-interval", pinged and interval < PING_S * 1.1, f"after {interval:.1f} s"
+        )
+    link.dead = True
+    within = (
+        stage.s((DEAD + 1.0) * stage.ping_s) + 2.5
+    )  # and some time for a closing handshake that nobody answers
+    try:
+        await connection.end(within)
+    except Unmet:
+        sheet.settle("client.silence.dead-connection-left", False, f"it was still there after {within:g} s")
+        raise
+    sheet.settle("client.silence.dead-connection-left", True)
+    connection, hello = await stage.back(session)
+    session.resume(connection, hello)
+    await stage.barrier(session)
+    sheet.settle("client.silence.dead-session-resumed", True)
+
+
+@scenario(
+    should("client.silence.no-storm", "§5.1", "a server that is away is not stormed"),
+    should("client.silence.backs-off", "§5.1", "the pauses between tries grow"),
+    should("client.silence.comes-back", "§5.1", "the client comes back when the server does, and resumes"),
+)  # fmt: skip
+async def the_server_is_away(stage: Stage, sheet: Sheet) -> None:
+    session = await stage.session()
+    session.turn()
+    await stage.barrier(session)
+    connection, listener = session.connection, stage.listener
+    assert connection is not None
+    before = len(listener.attempts)
+    listener.refusing = True
+    connection.cut()
+    began = asyncio.get_running_loop().time()
+    try:
+        async with asyncio.timeout(stage.s(COME_S)):
+            while len(listener.attempts) < before + REFUSED:
+                await listener.knock()
+    except TimeoutError:
+        tries = len(listener.attempts) - before
+        raise Unmet(f"{tries} tries within {stage.s(COME_S):g} s") from None
+    finally:
+        listener.refusing = False
+    connection, hello = await stage.back(session)
+    times = [began, *listener.attempts[before:]]
+    early = sum(time < began + STORM_S for time in times[1:])
+    sheet.settle("client.silence.no-storm", early <= STORM, f"{early} tries in {STORM_S:g} s")
+    pauses = [after - before for before, after in pairwise(times)]
+    told = ", ".join(f"{pause:.2f} s" for pause in pauses)
+    sheet.settle("client.silence.backs-off", pauses[-1] > 1.5 * pauses[0], f"pauses of {told}")
+    session.resume(connection, hello)
+    await stage.barrier(session)
+    sheet.settle("client.silence.comes-back", True)
+
+
+@scenario(
+    may("client.silence.jitter", "§5.1", "the pause before a try differs from one time to the next"),
+)
+async def connections_are_lost_alike(stage: Stage, sheet: Sheet) -> None:
+    pauses = []
+    for _ in range(3):
+        session = await stage.session()
+        session.turn()
+        await stage.barrier(session)
+        began = asyncio.get_running_loop().time()
+        await stage.cut(session)
+        pauses.append(stage.listener.attempts[-1] - began)
+    told = ", ".join(f"{pause:.3f} s" for pause in pauses)
+    sheet.settle("client.silence.jitter", max(pauses) - min(pauses) > SPREAD_S, f"pauses of {told}")
+
+
+SCENARIOS = (nothing_is_heard, the_server_is_away, connections_are_lost_alike)
