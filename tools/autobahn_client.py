@@ -25,7 +25,8 @@ class Client:
     def run(self, path):
         # One connection from start to end; returns the last text.
         link = self.link
-        link.url = self.base + path
+        tls, host, port, _, header = link.address
+        link.address = tls, host, port, path, header
         started = time.ticks_ms()
         link.open(started)
         last = opened = None

@@ -128,6 +128,7 @@ class App:
                 session.receive_text(link.rx, link.n, now)
                 self.conversation.handle(now)
             elif event == links.OPEN:
+                gc.collect()  # what it took to connect goes before our hello comes
                 session.opened(now)
             else:
                 self._lost(now)

@@ -2,30 +2,33 @@
 # code does not fill the heap.
 # ruff: noqa: PLC0415  (nothing large is imported before it is known that the device shall start)
 import gc
-import sys
 import time
 
+from micropython import const
+
 import vrt
-from vrt.config import checked
 from vrt.errors import ConfigError
+
+# Which part of the free heap may fill up before garbage is collected, so that what stays does not end up in the midst of it:
+# while code comes in, and afterwards.
+_COLLECT_OFTEN = const(32)
+_COLLECT_PART = const(4)
+_PIECE_BYTES = const(1010)  # of what is sent at once: with its header 1 KiB, and a frame of any format fits
 
 
 def start(board):
     # The device, or None when it was stopped. Raises ConfigError.
+    from vrt.config import checked
+
     config = checked(board.config(), board.DESCRIPTION["duplex"])
+    del checked
+    vrt.forget("vrt.config")
     if cancelled(board, config["safe_boot_ms"]):
         return None
-    # While the code comes in, what it leaves behind is collected often: so it packs closely, and the rest of the heap stays
-    # in one piece for the buffers.
-    if hasattr(gc, "threshold"):
-        gc.threshold(gc.mem_free() // 32)
     app = build(board, config)
+    vrt.forget("vrt.build")
     if hasattr(gc, "threshold"):
-        gc.threshold(-1)
-    for name in ("vrt.build", "vrt.config"):
-        sys.modules.pop(name, None)
-        if hasattr(vrt, name[4:]):
-            delattr(vrt, name[4:])
+        gc.threshold(gc.mem_free() // _COLLECT_PART)
     return app
 
 
@@ -43,15 +46,10 @@ def cancelled(board, wait_ms):
 
 
 def build(board, config):
-    # The tools come first, since reading their declarations takes much memory for a moment.
-    from vrt.app import App
-    from vrt.links.ws import WebSocketLink
-    from vrt.log import Log
-    from vrt.sound import Sound
-    from vrt.tools.confirm import Confirm
-    from vrt.tools.journal import Journal
-    from vrt.tools.registry import Registry
-
+    # What is large and stays comes first, then what takes much memory for a moment: the tools' declarations. The rest of the
+    # code fills the holes that they leave, and what is free stays in one piece. For that, garbage is collected often.
+    if hasattr(gc, "threshold"):
+        gc.threshold(gc.mem_free() // _COLLECT_OFTEN)
     ca = None
     if config["ca"]:
         try:
@@ -59,11 +57,21 @@ def build(board, config):
                 ca = file.read()
         except OSError as error:
             raise ConfigError(f'config: "ca" cannot be read: {config["ca"]} ({error})') from None
+    from vrt.links.ws import WebSocketLink
+
+    link = WebSocketLink(config["url"], config["message_bytes"], _PIECE_BYTES, ca=ca)
+    from vrt.sound import Sound
+
+    sound = Sound(board, config)
+    from vrt.log import Log
+    from vrt.tools.confirm import Confirm
+    from vrt.tools.journal import Journal
+    from vrt.tools.registry import Registry
+
     log = Log(board.event)
     journal = Journal(board.storage + "calls")
     tools = Registry(journal, Confirm(), report=log.report, voice=config["voice_confirm"])
     tools.load(board)
-    size = config["message_bytes"]
-    link = WebSocketLink(config["url"], size, size, ca=ca)
-    sound = Sound(board, config)
+    from vrt.app import App
+
     return App(board, config, link=link, sound=sound, tools=tools, journal=journal, log=log)

@@ -23,7 +23,7 @@ def test_a_device_is_built_and_forgets_what_built_it():
     for name in ("vrt.build", "vrt.config", "vrt.tools.declaration"):
         assert name not in sys.modules, name
     if hasattr(gc, "threshold"):
-        assert gc.threshold() == -1  # only the start collects so often
+        assert 0 < gc.threshold() < gc.mem_free() // 2
 
 
 def test_a_device_can_be_built_twice():

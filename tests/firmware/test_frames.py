@@ -6,7 +6,7 @@ from peer import BINARY, FIRST_TEXT, LAST, MIDDLE, PING, PONG, TEXT, Dice, close
 from support import SkipTest
 from vrt.links import frames_plain, websocket
 
-POS, LIMIT, N, UTF8, WANT, LAST_SIZE, KEY = 0, 9, 8, 11, 13, 14, 15
+POS, LIMIT, N, UTF8, WANT, LAST_SIZE, KEY, DONE, PIECE = 0, 9, 8, 11, 13, 14, 15, 17, 18
 
 
 try:
@@ -23,11 +23,12 @@ def viper():
 
 
 def new_state(limit):
-    state = array("i", bytes(4 * 17))
+    state = array("i", bytes(4 * 19))
     state[LIMIT] = limit
     state[WANT] = state[LAST_SIZE] = 2
     state[KEY] = 0x1234
     state[KEY + 1] = 0x5678
+    state[PIECE] = 0x100000
     return state
 
 
@@ -101,6 +102,23 @@ def test_build_viper_equals_plain():
         other = bytearray(n + 14)
         assert kernels.build(one, 0x82, payload, n, mine) == frames_plain.build(other, 0x82, payload, n, twin)
         assert (one, mine) == (other, twin), n
+
+
+def test_build_viper_in_pieces_equals_plain():
+    kernels = viper()
+    dice = Dice(8)
+    for piece in (128, 132, 1000):
+        mine, twin = new_state(0), new_state(0)
+        mine[PIECE] = twin[PIECE] = piece
+        for n in (0, 127, 128, 129, 131, 132, 133, 264, 1000, 1001, 3000):
+            payload = bytearray(dice.bytes(n))
+            one = bytearray(piece + 14)
+            other = bytearray(piece + 14)
+            for _ in range(1 + max(n - 1, 0) // piece):
+                end = kernels.build(one, 0x81, payload, n, mine)
+                assert end == frames_plain.build(other, 0x81, payload, n, twin)
+                assert (one, mine) == (other, twin), (piece, n)
+            assert mine[DONE] == 0
 
 
 def test_build_viper_takes_any_alignment():

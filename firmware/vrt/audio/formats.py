@@ -1,21 +1,13 @@
 # The formats that a microphone and a speaker can make of what their hardware offers. Imported when one is made, and
 # forgotten at once, so that its code does not stay in the heap.
-import sys
-
 from micropython import const
 
-from vrt import audio
+import vrt
 from vrt.errors import ConfigError
 
 _LARGEST = const(65534)  # RingIO counts in 16 bits, and one byte stays spare
 # How many samples before the new ones a filter of dsp.resample looks at, by its ratio; 2: there is nothing to filter.
 _PAST = {1: 26, 2: 0, 3: 9, 4: 13, 6: 9}
-
-
-def _forget():
-    sys.modules.pop("vrt.audio.formats", None)
-    if hasattr(audio, "formats"):
-        del audio.formats  # type: ignore[attr-defined]
 
 
 def _width(encoding, rate):
@@ -29,7 +21,7 @@ def _width(encoding, rate):
 
 def mic(encoding, rate, mic_rate):
     # (width, ratio, past): bytes of a sample, what dsp.resample does, and how far back it looks.
-    _forget()
+    vrt.forget("vrt.audio.formats")
     width = _width(encoding, rate)
     for ratio in (1, 2, 3):
         if rate * 2 == mic_rate * ratio:
@@ -41,7 +33,7 @@ def mic(encoding, rate, mic_rate):
 
 def speaker(encoding, rate, dac_rate, ring_bytes):
     # The same for a speaker.
-    _forget()
+    vrt.forget("vrt.audio.formats")
     width = _width(encoding, rate)
     if not width <= ring_bytes <= _LARGEST:
         raise ConfigError(f"a ring holds {width} to {_LARGEST} bytes, not {ring_bytes}")

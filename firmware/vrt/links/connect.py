@@ -1,44 +1,28 @@
-# From a url to an open WebSocket: whatever a link needs only until it is open, or once it is over. ws.py imports
+# From an address to an open WebSocket: whatever a link needs only until it is open, or once it is over. ws.py imports
 # it then; forget() takes it and what it imports out of memory again.
 import os
 import select
 import socket
-import sys
 import time
 from errno import ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EINPROGRESS, ENOMEM, ETIMEDOUT
 
 from micropython import const
 
-from vrt import links
+import vrt
 from vrt.links.upgrade import read, request
-from vrt.links.url import parse
 
 _UNTRUSTED = const(-0x2700)  # MBEDTLS_ERR_X509_CERT_VERIFY_FAILED
 
 
 def forget():
-    for name in ("connect", "tls", "upgrade", "url"):
-        sys.modules.pop("vrt.links." + name, None)
-        if hasattr(links, name):
-            delattr(links, name)
+    vrt.forget("vrt.links.connect", "vrt.links.upgrade")
 
 
-def checked(url, ca):
-    # Returns the TLS context that the url asks for, or None. Raises ConfigError.
-    made = None
-    if parse(url)[0]:
-        from vrt.links import tls  # noqa: PLC0415  (memory that ws:// does not need)
-
-        made = tls.context(ca)
-    forget()
-    return made
-
-
-def connect(link, tls):
-    # A generator that connects link.sock to link.url and starts the link's WebSocket. Yields None while it
+def connect(link):
+    # A generator that connects link.sock to link.address and starts the link's WebSocket. Yields None while it
     # waits, and at the end why it failed, for people, or "". Only its first step blocks, to look up the name.
     # Raises what sockets and TLS raise, for explain().
-    _, host, port, path, header = parse(link.url)
+    tls, host, port, path, header = link.address
     reason = yield from _dial(link, host, port)
     if not reason:
         if tls:

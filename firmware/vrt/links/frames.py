@@ -26,6 +26,8 @@ _LAST = const(14)  # whole length of the latest data frame
 # The mask generator, in two 16-bit halves: whole 32-bit words are no small integers on the boards.
 _KEY_HIGH = const(15)
 _KEY_LOW = const(16)
+_DONE = const(17)  # bytes of a payload that are masked while it goes out in pieces, 0 when all are
+_PIECE = const(18)  # how many go out at once, a multiple of 4
 
 
 @micropython.viper
@@ -210,57 +212,64 @@ def feed(state, chunk, n: int, msg, ctl) -> int:
 
 @micropython.viper
 def build(frame, first: int, payload, n: int, state) -> int:
-    # Writes a whole masked frame of payload[0:n]; `first` is its first byte. Returns its length, at most n +
-    # 14.
+    # Writes a masked frame of payload[0:n]; `first` is its first byte. Of a long payload only the first piece, and
+    # at each further call (DONE is not 0) the next, which is frame[8:]. Returns where it ends, at most at PIECE + 14.
     st = ptr32(state)
     dst = ptr8(frame)
     src = ptr8(payload)
-    # xorshift32, 13 17 5
     high = int(st[_KEY_HIGH])
     low = int(st[_KEY_LOW])
-    high ^= ((high << 13) | (low >> 3)) & 0xFFFF
-    low ^= (low << 13) & 0xFFFF
-    low ^= high >> 1
-    high ^= ((high << 5) | (low >> 11)) & 0xFFFF
-    low ^= (low << 5) & 0xFFFF
-    st[_KEY_HIGH] = high
-    st[_KEY_LOW] = low
-    dst[0] = first
-    if n < 126:
-        dst[1] = 0x80 | n
-        at = 2
-    elif n < 0x10000:
-        dst[1] = 0xFE
-        dst[2] = n >> 8
-        dst[3] = n
-        at = 4
+    pos = int(st[_DONE])
+    stop = pos + int(st[_PIECE])
+    at = 4
+    if pos == 0:
+        # xorshift32, 13 17 5
+        high ^= ((high << 13) | (low >> 3)) & 0xFFFF
+        low ^= (low << 13) & 0xFFFF
+        low ^= high >> 1
+        high ^= ((high << 5) | (low >> 11)) & 0xFFFF
+        low ^= (low << 5) & 0xFFFF
+        st[_KEY_HIGH] = high
+        st[_KEY_LOW] = low
+        dst[0] = first
+        if n < 126:
+            dst[1] = 0x80 | n
+            at = 2
+        elif n < 0x10000:
+            dst[1] = 0xFE
+            dst[2] = n >> 8
+            dst[3] = n
+        else:
+            dst[1] = 0xFF
+            at = 2
+            while at < 6:
+                dst[at] = 0
+                at += 1
+            dst[6] = n >> 24
+            dst[7] = n >> 16
+            dst[8] = n >> 8
+            dst[9] = n
+            at = 10
+    if stop < n:
+        st[_DONE] = stop
     else:
-        dst[1] = 0xFF
-        at = 2
-        while at < 6:
-            dst[at] = 0
-            at += 1
-        dst[6] = n >> 24
-        dst[7] = n >> 16
-        dst[8] = n >> 8
-        dst[9] = n
-        at = 10
+        stop = n
+        st[_DONE] = 0
     key = at
     dst[key] = high >> 8
     dst[key + 1] = high
     dst[key + 2] = low >> 8
     dst[key + 3] = low
     at += 4
-    pos = 0
     if not (int(src) | int(dst) | at) & 3:  # so it is for an audio frame: mask whole words
         src4 = ptr32(payload)
         dst4 = ptr32(frame)
         word = int(dst4[key >> 2])
-        while pos < n - 3:
+        while pos < stop - 3:
             dst4[at >> 2] = src4[pos >> 2] ^ word
             at += 4
             pos += 4
-    while pos < n:
+    while pos < stop:
         dst[at] = src[pos] ^ dst[key + (pos & 3)]
         at += 1
         pos += 1

@@ -20,6 +20,8 @@ _WANT = const(13)
 _LAST = const(14)
 _KEY_HIGH = const(15)
 _KEY_LOW = const(16)
+_DONE = const(17)
+_PIECE = const(18)
 
 # Second bytes that RFC 3629 narrows, as low | high << 8, by first byte.
 _NARROW = {0xE0: 0xBFA0, 0xED: 0x9F80, 0xF0: 0xBF90, 0xF4: 0x8F80}
@@ -159,29 +161,38 @@ def feed(st, chunk, n, msg, ctl):
 def build(frame, first, payload, n, st):
     high = st[_KEY_HIGH]
     low = st[_KEY_LOW]
-    high ^= (high << 13 | low >> 3) & 0xFFFF
-    low ^= low << 13 & 0xFFFF
-    low ^= high >> 1
-    high ^= (high << 5 | low >> 11) & 0xFFFF
-    low ^= low << 5 & 0xFFFF
-    st[_KEY_HIGH] = high
-    st[_KEY_LOW] = low
-    frame[0] = first
-    if n < 126:
-        frame[1] = 0x80 | n
-        at = 2
-    else:
-        extra = 2 if n < 0x10000 else 8
-        frame[1] = 0xFE if extra == 2 else 0xFF
-        rest = n
-        for at in range(1 + extra, 1, -1):
-            frame[at] = rest & 255
-            rest >>= 8
-        at = 2 + extra
+    start = st[_DONE]
+    at = 4
+    if not start:
+        high ^= (high << 13 | low >> 3) & 0xFFFF
+        low ^= low << 13 & 0xFFFF
+        low ^= high >> 1
+        high ^= (high << 5 | low >> 11) & 0xFFFF
+        low ^= low << 5 & 0xFFFF
+        st[_KEY_HIGH] = high
+        st[_KEY_LOW] = low
+        at = _head(frame, first, n)
+    stop = min(start + st[_PIECE], n)
+    st[_DONE] = stop if stop < n else 0
     frame[at] = high >> 8
     frame[at + 1] = high & 255
     frame[at + 2] = low >> 8
     frame[at + 3] = low & 255
-    for pos in range(n):
-        frame[at + 4 + pos] = payload[pos] ^ frame[at + (pos & 3)]
-    return at + 4 + n
+    for pos in range(start, stop):
+        frame[at + 4 + pos - start] = payload[pos] ^ frame[at + (pos & 3)]
+    return at + 4 + stop - start
+
+
+def _head(frame, first, n):
+    # The header without the key; returns its length.
+    frame[0] = first
+    if n < 126:
+        frame[1] = 0x80 | n
+        return 2
+    extra = 2 if n < 0x10000 else 8
+    frame[1] = 0xFE if extra == 2 else 0xFF
+    rest = n
+    for at in range(1 + extra, 1, -1):
+        frame[at] = rest & 255
+        rest >>= 8
+    return 2 + extra

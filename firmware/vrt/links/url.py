@@ -1,5 +1,19 @@
-# A WebSocket's address (RFC 6455 section 3).
+# A WebSocket's address (RFC 6455 section 3). Needed when a link is made, and forgotten then.
+import vrt
 from vrt.errors import ConfigError
+
+
+def address(url, ca):
+    # What a link needs to know of its url: (TLS context or None, host, port, path, Host header). ca: see tls.py. Raises
+    # ConfigError that says what to change.
+    tls, host, port, path, header = parse(url)
+    context = None
+    if tls:
+        from vrt.links.tls import context as trusting  # noqa: PLC0415  (memory that ws:// does not need)
+
+        context = trusting(ca)
+    vrt.forget("vrt.links.url", "vrt.links.tls")
+    return context, host, port, path, header
 
 
 def _host(url):
@@ -20,8 +34,8 @@ def parse(url):
     scheme, _, rest = url.partition("://")
     if scheme.lower() not in ("ws", "wss"):
         raise ConfigError("url must begin with ws:// or wss://" + example)
-    for character in rest:
-        if not "!" <= character <= "~":
+    for byte in rest.encode():  # a character of a text would become a name in the heap
+        if not 0x21 <= byte <= 0x7E:
             raise ConfigError("url must be plain ASCII without spaces: write other characters as %XX")
     if "#" in rest:
         raise ConfigError("url must not have a # part: remove it")

@@ -2,9 +2,9 @@
 # clock; upgrade.py opens it.
 # Reading: read at most `want` bytes into `chunk` and call next_event(n) or, at the end of the stream,
 # receive_eof(); while `want` is 0 call next_event(0) instead, for more of the chunk.
-# Writing: frame() makes a message's frame in `out`, to be written at once; what the socket did not take of it is
-# put into out_at and out_n. While out_n is not 0, write out[out_at:][:out_n] and call sent(n) with what the socket
-# took.
+# Writing: frame() makes a message's frame in `tx`, to be written at once. When the socket did not take all of it, or it is
+# only the first piece of a long message (`rest`), put the frame into out_at and out_n and call sent(n) with what the
+# socket took; while out_n is not 0, write tx[out_at:][:out_n] and call sent(n) again.
 #
 # A peer's fault never raises: it becomes close_code and close_reason. Every buffer is made in the constructor,
 # and between start() and the close nothing is allocated. No properties: one in a class makes each store to its
@@ -36,7 +36,9 @@ _WANT = const(13)
 _LAST = const(14)
 _KEY_HIGH = const(15)
 _KEY_LOW = const(16)
-_SLOTS = const(17)
+_DONE = const(17)
+_PIECE = const(18)
+_SLOTS = const(19)
 
 _NO_CODE = const(1005)  # 7.1.5: in close_code, for a close frame without one; nobody may send it
 _CONTROL_MAX = const(125)  # 5.5
@@ -50,14 +52,15 @@ def _valid(code):
 
 class WebSocket:
     # In bytes, rx: the largest message taken; a larger one is thrown away unbuffered and counted in `dropped`, as
-    # vRT asks; one of 2**30 bytes closes with 1009. tx: the largest message sent. chunk: the most read at once.
+    # vRT asks; one of 2**30 bytes closes with 1009. tx, 128 at least: the largest piece of a message sent at once.
+    # chunk: the most read at once.
     def __init__(self, rx, tx, chunk):
         self.rx = bytearray(rx)
         self.tx = bytearray(tx + _FRAME_EXTRA)
+        self.piece = tx & -4
         self.chunk = bytearray(chunk)
         self._ctl = bytearray(_CONTROL_MAX)
         self.pong = bytearray(_CONTROL_MAX)
-        self._ctl_tx = bytearray(_CONTROL_MAX + _FRAME_EXTRA)
         self._state = array("i", bytes(4 * _SLOTS))
         self.dropped = 0
         self.reset()
@@ -68,8 +71,9 @@ class WebSocket:
         self.close_reason = ""
         self.n = 0  # bytes of the latest message
         self.want = len(self.chunk)
-        self.out = self.tx
         self.out_at = self.out_n = 0
+        self.rest = None  # the message that goes out in pieces, while some are left; and its size
+        self._rest_n = 0
         self._pong_n = -1  # length of the payload in pong that waits to be sent
         self._close = None  # the payload of the close frame that waits to be sent
         self._open = False  # neither side has begun to close
@@ -85,6 +89,7 @@ class WebSocket:
         for slot in range(_SLOTS):
             st[slot] = 0
         st[_LIMIT] = len(self.rx)
+        st[_PIECE] = self.piece
         st[_WANT] = st[_LAST] = self.want = 2  # the shortest frame
         st[_KEY_HIGH] = seed[0] << 8 | seed[1]
         st[_KEY_LOW] = seed[2] << 8 | seed[3] | 1  # all zeros would stay so
@@ -153,15 +158,16 @@ class WebSocket:
     # Sending
 
     def frame(self, kind, buf, n):
-        # Makes buf[0:n] a message, kind 1 (text) or 2 (binary): the frame is out[0:length]. Returns the
-        # length, or 0: not now, because a frame is half out or the WebSocket is not open.
+        # Makes buf[0:n] a message, kind 1 (text) or 2 (binary): the frame, or its first piece, is tx[0:length]. Returns
+        # the length, or 0: not now, because a frame is half out or the WebSocket is not open. One longer than a piece
+        # must stay as it is until `writable`.
         if self.out_n or not self._open:
             return 0
         if not 0 <= n <= len(buf):
             raise ProtocolError("no such bytes in the buffer")
-        if n > len(self.tx) - _FRAME_EXTRA:
-            raise ProtocolError(f"message of {n} bytes is larger than tx")
-        self.out = self.tx
+        if n > self.piece:
+            self.rest = buf
+            self._rest_n = n
         return build(self.tx, 0x80 | kind, buf, n, self._state)
 
     def sent(self, n):
@@ -174,6 +180,7 @@ class WebSocket:
         # The socket takes nothing any more. What the peer said before, and why it closed, may still be read;
         # byte by byte, because a socket that meets its error in the middle of a read throws away what it has.
         self.out_n = 0
+        self.rest = None
         self._pong_n = -1
         self._close = None
         self._lost = True
@@ -183,13 +190,17 @@ class WebSocket:
     def _next(self):
         # Control frames go out between data frames, the close last.
         if not self.out_n:
-            self.out = self._ctl_tx
             self.out_at = 0
-            if self._pong_n >= 0:
-                self.out_n = build(self.out, 0x8A, self.pong, self._pong_n, self._state)
+            if self.rest:
+                self.out_at = 8
+                self.out_n = build(self.tx, 0, self.rest, self._rest_n, self._state) - 8
+                if not self._state[_DONE]:
+                    self.rest = None
+            elif self._pong_n >= 0:
+                self.out_n = build(self.tx, 0x8A, self.pong, self._pong_n, self._state)
                 self._pong_n = -1
             elif self._close is not None:
-                self.out_n = build(self.out, 0x88, self._close, len(self._close), self._state)
+                self.out_n = build(self.tx, 0x88, self._close, len(self._close), self._state)
                 self._close = None
         self.writable = self._open and not self.out_n
 

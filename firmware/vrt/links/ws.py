@@ -17,14 +17,14 @@ _ERRORS = (OSError, ValueError, MemoryError)  # what sockets and TLS raise
 
 
 class WebSocketLink(WebSocket):
-    # rx, tx: bytes of the largest message either way; a larger one from the host is counted in `dropped`.
-    # ca: see tls.py. The ticks given to open and poll are milliseconds, see vrt.diff.
+    # rx: bytes of the largest message from the host; a larger one is counted in `dropped`. tx: of the largest piece in
+    # which ours go out. A longer text must not change until `writable`.
+    # Raises ConfigError for the url or ca, see url.py. The ticks given to open and poll are milliseconds, see vrt.diff.
     def __init__(self, url, rx=4096, tx=4096, *, ca=None, chunk=256):
         WebSocket.__init__(self, rx, tx, chunk)
-        from vrt.links.connect import checked  # noqa: PLC0415  (memory, as all of connect.py)
+        from vrt.links.url import address  # noqa: PLC0415  (forgotten again)
 
-        self.url = url
-        self.tls = checked(url, ca)
+        self.address = address(url, ca)
         self.sock = None
         self.last_rx = self.now = 0
         self._stalled = None  # since when the socket has taken nothing of what goes out
@@ -47,7 +47,7 @@ class WebSocketLink(WebSocket):
         try:
             from vrt.links.connect import connect  # noqa: PLC0415
 
-            self.connecting = connect(self, self.tls)
+            self.connecting = connect(self)
             self._advance()
         except _ERRORS as error:
             self.fault(error)
@@ -102,25 +102,26 @@ class WebSocketLink(WebSocket):
         return self.send_audio(buf, n, 1)
 
     def send_audio(self, buf, n, kind=2):
-        # buf[0:n] as one message; False: not now. Raises ProtocolError when it is larger than tx.
+        # buf[0:n] as one message; False: not now. Raises ProtocolError when the buffer is shorter.
         if self.out_n:
             self._flush()
         n = self.frame(kind, buf, n)
         if not n:
             return False
         done = self._write(n)
-        if done != n:
-            self.out_at = done or 0
-            self.out_n = n - self.out_at
-            self.writable = False
+        if done != n or self.rest:
+            self.out_n = n
             self._stalled = self.now
+            self.sent(done or 0)
+            if self.rest:
+                self._flush()
         return True
 
     def _write(self, n):
         # The next n bytes that go out; returns how many the socket took, or None. On an error, all of them:
         # the peer is gone, but what it said before, and why it closed, may still be read.
         try:
-            return self.sock.write(self.out, self.out_at, n)  # pyright: ignore[reportAttributeAccessIssue]
+            return self.sock.write(self.tx, self.out_at, n)  # pyright: ignore[reportAttributeAccessIssue]
         except _ERRORS:
             self.cannot_send()
         self._since = self.now

@@ -123,13 +123,19 @@ def join_surrogates(buf, n):
             end = i + 6
             unit = int(bytes(buf[i + 2 : end]), 16)
             if 0xD800 <= unit < 0xE000:
-                char = 0xFFFD
+                char = b"\xef\xbf\xbd"
                 if unit < 0xDC00:
                     high = unit - 0xD7C0  # what the pair stands for, in units of 0x400
-                elif i == joint:
-                    char = (high << 10) + unit - 0xDC00
+                elif i == joint:  # by hand, for chr() would keep the character as a name
+                    low = unit & 0x3FF
+                    char = (
+                        0xF0 | high >> 8,
+                        0x80 | high >> 2 & 63,
+                        0x80 | (high & 3) << 4 | low >> 6,
+                        0x80 | low & 63,
+                    )
+                    char = bytes(char)
                     i -= 3  # over what its first half alone became
-                char = chr(char).encode()
                 joint = i + len(char)
                 buf[i:joint] = char
                 buf[joint : joint + n - end] = buf[end:n]

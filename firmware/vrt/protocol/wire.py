@@ -1,4 +1,5 @@
-# One control message to bytes and back (vRT §2.2, §9.1). Never on the audio path: it may allocate.
+# One control message to bytes and back (vRT §2.2, §9.1). Never on the audio path: it may allocate. Texts are taken apart
+# as bytes: MicroPython keeps every text of one character that it makes from another, as a name, for ever.
 import json
 import sys
 
@@ -57,8 +58,8 @@ def _bad_field(message, row):
     wanted = True
     for field in row[2:]:
         name, _, allowed = field[2:].partition("=")
-        need = ord(field[1])
-        kind = ord(field[0]) - 48
+        kind, need = field[:2].encode()
+        kind -= 48
         if kind == -1:  # "/": what follows belongs to one phase; `phase` itself was checked before
             wanted = message["phase"] == field[1:]
         elif not wanted:
@@ -74,7 +75,7 @@ def _bad_field(message, row):
 
 
 def _fits(kind, value, allowed):  # noqa: C901, PLR0911, PLR0912  (an answer for each kind)
-    # Whether a member is of its kind, as tables.py numbers them. (Texts of one character would be names in the heap.)
+    # Whether a member is of its kind, as tables.py numbers them.
     if kind == 3:
         return _is_u32(value)
     if kind == 4:
@@ -97,13 +98,14 @@ def _fits(kind, value, allowed):  # noqa: C901, PLR0911, PLR0912  (an answer for
         return value in allowed.split("|")
     if kind != 7:
         return True
+    first, last, *joints = allowed.encode()
     between = True  # or at the start: a joint may not come next
-    for char in value:
-        if char in allowed[2:]:
+    for char in value.encode():
+        if char in joints:
             if between:
                 return False
             between = True
-        elif allowed[0] <= char <= allowed[1] or 48 <= ord(char) <= 57:
+        elif first <= char <= last or 48 <= char <= 57:
             between = False
         else:
             return False

@@ -9,8 +9,7 @@
 # A generator yields None (go on at the next loop), an int (go on after so many ms) or text (progress, for the log). When
 # its call is cancelled it is ended at a yield; what it must undo belongs in `finally`. A function cannot be cut: one that
 # takes longer than a moment should be a generator. Wrong declarations raise ConfigError where they stand.
-import sys
-
+from vrt import forget
 from vrt.errors import VrtError
 from vrt.tools.arguments import canonical
 
@@ -62,9 +61,7 @@ class Tool:
 def seal():
     # All tools are declared and the journal is read. What that took, a third of this package, leaves the heap; whoever
     # needs it later loads it again.
-    for name in ("declaration", "recovery"):
-        sys.modules.pop("vrt.tools." + name, None)
-        globals().pop(name, None)
+    forget("vrt.tools.declaration", "vrt.tools.recovery")
 
 
 class Guarded:

@@ -40,8 +40,9 @@ def declaration(
 ):
     # What `hello` says of a tool (vRT §5.2, decisions 16). ConfigError says what to change.
     made = {"name": name, "description": description, "timeoutMs": timeout_ms, "effect": effect}
-    letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
-    legal = kind(name) == "string" and 0 < len(name) <= 64 and all(letter in letters for letter in name)
+    letters = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
+    legal = kind(name) == "string" and 0 < len(name) <= 64
+    legal = legal and all(letter in letters for letter in name.encode())  # of a text they would become names
     _must(legal, made, "has an illegal name; use at most 64 of A-Z a-z 0-9 _ . -")
     _must(
         kind(description) == "string" and description,
