@@ -12,6 +12,7 @@ from vrt_host import __version__
 from vrt_host.errors import UsageError
 
 COMMANDS = {
+    "conformance": "test a vRT server or client against the protocol",
     "demo": "play the whole conversation with a simulated board and the offline agent",
     "serve": "run the host: accept boards and give them an agent",
     "sim": "run the firmware on a simulated board",

@@ -8,12 +8,21 @@ import logging
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from vrt_host import conformance
 from vrt_host.agents import registry
 from vrt_host.agents.base import Agent
-from vrt_host.config import DEFAULT_HOST, DEFAULT_PORT, ServerConfig
+from vrt_host.config import DEFAULT_HOST, DEFAULT_PORT, ServerConfig, TurnLimits
+from vrt_host.errors import UsageError
 from vrt_host.server import serve
+from vrt_host.session import Limits
+
+PROFILE = Path(conformance.__file__).with_name("profile.json")
+CONFORMANCE_TURNS = TurnLimits(call_margin=0.5)
+"""A call that is not answered is given up soon, so that the suite need not wait long for it."""
 
 EXAMPLES = """\
 examples:
@@ -50,6 +59,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="listen on other addresses than loopback without TLS or tokens",
     )
+    parser.add_argument(
+        "--conformance",
+        action="store_true",
+        help="serve what `vrt conformance server` steers a server by, with short times (with --agent scripted)",
+    )
+    parser.add_argument(
+        "--heartbeat",
+        type=float,
+        metavar="S",
+        help="close a link that is silent for so long (default: 45, or 3)",
+    )
+    parser.add_argument(
+        "--resume-window", type=float, metavar="S", help="keep a lost session for so long (default: 30, or 3)"
+    )
     parser.add_argument("--verbose", action="store_true", help="log more")
 
 
@@ -69,13 +92,28 @@ def run(args: argparse.Namespace) -> int:
         insecure=args.insecure,
         origins=tuple(args.origin),
     )
-    agents = registry.factory(args.agent, script=args.script)
-    registry.prepare(agents)
-    asyncio.run(_serve(config, args.agent, agents))
+    limits = _limits(args)
+    agents = registry.factory(args.agent, script=PROFILE if args.conformance else args.script)
+    turn_limits = CONFORMANCE_TURNS if args.conformance else None
+    asyncio.run(_serve(config, args.agent, agents, limits=limits, turn_limits=turn_limits))
     return 0
 
 
-async def _serve(config: ServerConfig, name: str, agents: Callable[[], Agent]) -> None:
+def _limits(args: argparse.Namespace) -> Limits:
+    if args.conformance and (args.agent != "scripted" or args.script is not None):
+        raise UsageError("--conformance goes with --agent scripted, and brings a script of its own")
+    usual = Limits(heartbeat_s=3.0, resume_window_s=3.0) if args.conformance else Limits()
+    for name, seconds in (("--heartbeat", args.heartbeat), ("--resume-window", args.resume_window)):
+        if seconds is not None and not 0 < seconds <= 86_400:
+            raise UsageError(f"{name} {seconds:g} must be above 0 and at most 86,400 seconds")
+    return replace(
+        usual,
+        heartbeat_s=args.heartbeat or usual.heartbeat_s,
+        resume_window_s=args.resume_window or usual.resume_window_s,
+    )
+
+
+async def _serve(config: ServerConfig, name: str, agents: Callable[[], Agent], **limits: Any) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -84,8 +122,19 @@ async def _serve(config: ServerConfig, name: str, agents: Callable[[], Agent]) -
         except NotImplementedError:  # Windows
             signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
 
-    def ready(port: int) -> None:
+    async def load(port: int) -> None:
+        try:
+            await asyncio.to_thread(registry.prepare, agents)
+        except BaseException:
+            stop.set()
+            raise
         host = f"[{config.host}]" if ":" in config.host else config.host or "0.0.0.0"
         print(f"serving {name} on {config.scheme}://{host}:{port}", flush=True)
 
-    await serve(config, agents, ready=ready, stop=stop)
+    # It listens before the agent is loaded: a board that comes meanwhile waits, where it would else try again later and
+    # later; and a busy port is told at once.
+    loading: list[asyncio.Task[None]] = []
+    await serve(
+        config, agents, ready=lambda port: loading.append(loop.create_task(load(port))), stop=stop, **limits
+    )
+    await asyncio.gather(*loading)

@@ -5,6 +5,7 @@
     ledger = Ledger(checks, secrets=(token,))       of a whole run
     ledger.settle(id, ok, detail)                   as often as the rule is looked at: one failure outweighs any
                                                     number of passes, a pass outweighs `not_testable`
+    ledger.note(id, text)                           a figure of interest, shown when the check passes
     ledger.not_testable(id, reason)                 the peer does not offer what the rule is about
     ledger.findings()                               one `Finding` for each check, in the order they were given
 
@@ -13,17 +14,20 @@ A scenario gets a `Sheet`, which takes only the ids that the scenario declared, 
     NotTestable(reason)     the peer does not offer what the scenario needs
     Unmet(what)             something that had to happen did not: what the scenario did not settle fails, "not reached"
 
-A detail is one line: what was seen when the rule was broken, the frames shortened (`shown`), or a figure of interest
-when it was kept. The ledger takes secrets out of it.
+A detail is one line that says what was seen, the frames shortened (`shown`); it is shown only when the rule was broken,
+and may be a function that makes it. The ledger takes secrets out of it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+Detail = str | Callable[[], str]
 
 SHOWN = 240
 """Characters of a frame in a detail."""
@@ -126,21 +130,24 @@ class Ledger:
         self._secrets = tuple(secret for secret in secrets if secret)
         self._changed = changed
 
-    def settle(self, check_id: str, ok: bool, detail: str = "") -> None:
+    def settle(self, check_id: str, ok: bool, detail: Detail = "") -> None:
         """The rule was kept, or broken."""
         entry = self._entries[check_id]
-        if ok and entry.passed and not detail:
+        if ok and entry.passed:
             return  # the usual case: the rules of every frame
         before = self._outcome(check_id)
-        detail = self._clean(detail)
         if ok:
             entry.passed = True
-            entry.note = detail or entry.note
         else:
             entry.failed += 1
             if len(entry.failures) < DETAILS:
-                entry.failures[detail or "no detail"] = None
+                text = detail if isinstance(detail, str) else detail()
+                entry.failures[self._clean(text) or "no detail"] = None
         self._tell(check_id, before)
+
+    def note(self, check_id: str, text: str) -> None:
+        """A figure of interest; the last one counts."""
+        self._entries[check_id].note = self._clean(text)
 
     def not_testable(self, check_id: str, reason: str) -> None:
         """The rule cannot be looked at with this peer."""
@@ -197,10 +204,24 @@ class Sheet:
         self._open = {check.id for check in checks}
         self._mine = frozenset(self._open)
 
-    def settle(self, check_id: str, ok: bool, detail: str = "") -> None:
-        """See `Ledger.settle`. A detail is of use only when it says what was seen."""
+    def settle(self, check_id: str, ok: bool, detail: Detail = "") -> None:
+        """See `Ledger.settle`."""
         self._take(check_id)
         self._ledger.settle(check_id, ok, detail)
+
+    def note(self, check_id: str, text: str) -> None:
+        """See `Ledger.note`."""
+        self._ledger.note(check_id, text)
+
+    async def holds(self, check_id: str, happens: Awaitable[T]) -> T | None:
+        """Settles a check by whether something happens; None when it did not, and the scenario may go on."""
+        try:
+            result = await happens
+        except Unmet as unmet:
+            self.settle(check_id, False, str(unmet))
+            return None
+        self.settle(check_id, True)
+        return result
 
     def not_testable(self, check_id: str, reason: str) -> None:
         """See `Ledger.not_testable`."""

@@ -21,7 +21,7 @@ import contextlib
 import json
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from websockets.asyncio.client import ClientConnection, connect
@@ -115,12 +115,12 @@ class Line:
         """Lose it: no close frame, as when the network goes."""
         self._socket.transport.abort()
 
-    def pause(self, reading: bool) -> None:
-        """Whether anything is read, and so answered by WebSocket's own pongs."""
-        if reading:
-            self._socket.transport.resume_reading()
-        else:
+    def pause(self, paused: bool) -> None:
+        """Read nothing for a while, so that not even WebSocket's own pings are answered."""
+        if paused:
             self._socket.transport.pause_reading()
+        else:
+            self._socket.transport.resume_reading()
 
     # --- waiting
 
@@ -144,6 +144,15 @@ class Line:
             raise Unmet(f"no {what} {self._meanwhile(began, within)}")
         return frame
 
+    async def outcome(self, *types: str, within: float = ANSWER_S) -> Message | Closed:
+        """The next message of one of the types, or else the end of the connection."""
+        try:
+            return await self.until(*types, within=within)
+        except Unmet:
+            if self.closed is None:
+                raise
+            return self.closed
+
     async def until_audio(self, count: int = 1, within: float = ANSWER_S) -> list[Audio]:
         """The next frames of audio, passing over messages."""
         found: list[Audio] = []
@@ -163,8 +172,8 @@ class Line:
             raise Unmet(f"the connection was not closed {self._meanwhile(began, within)}")
         return self.closed
 
-    async def sync(self, within: float = ANSWER_S) -> None:
-        """Wait until the server has read everything that was sent: a ping, and its pong."""
+    async def sync(self, within: float = ANSWER_S) -> bool:
+        """Wait until the server has read everything that was sent: a ping, and its pong. True, or it raises."""
         await self.send({"v": 1, "seq": 0, "type": "ping"})
         wanted, at = self._pings, self._at
         async with self._deadline(within) as left:
@@ -172,16 +181,30 @@ class Line:
                 pass
         if self._pongs < wanted:
             raise Unmet(f"no pong {self._meanwhile(at, within)}")
+        return True
 
     def seen(self, *types: str, since: int = 0, **members: Any) -> list[Message]:
         """What came of these types since a place in `frames`."""
         frames = (frame for frame in self.frames[since:] if isinstance(frame, dict))
         return [frame for frame in frames if frame["type"] in types and _has(frame, members)]
 
+    def sound(self, since: int = 0) -> list[Audio]:
+        """The frames of audio that came since a place in `frames`."""
+        return [frame for frame in self.frames[since:] if isinstance(frame, Audio)]
+
     @property
     def place(self) -> int:
         """Where `frames` ends now, for `seen`."""
         return len(self.frames)
+
+    def rewind(self, place: int) -> None:
+        """Wait also for what came since a place in `frames`."""
+        self._at = place
+
+    def skip(self) -> int:
+        """Wait from here on only for what has not come yet; returns the place."""
+        self._at = len(self.frames)
+        return self._at
 
     # --- inside
 
@@ -262,7 +285,7 @@ class Line:
 class Device:
     """One session. `line` is its connection; `seq` and `last` are the last numbers sent and handled."""
 
-    def __init__(self, server: Server, hello: Message) -> None:
+    def __init__(self, server: Server, hello: Message, pings: bool) -> None:
         self.hello = hello
         self.ready: Message = {}
         self.seq = 0
@@ -271,6 +294,7 @@ class Device:
         self.turns: set[str] = set()
         self.line: Line
         self._server = server
+        self._pings = pings
         self._lines = contextlib.AsyncExitStack()
 
     async def open(self) -> Message:
@@ -281,7 +305,6 @@ class Device:
         if answer["type"] != "ready":
             raise Unmet(f"hello was answered with {shown(answer)}")
         self.ready = answer
-        self._server.opened.append(answer)
         return answer
 
     async def send(self, type_: str, /, **members: Any) -> Message:
@@ -300,10 +323,10 @@ class Device:
         """Acknowledge all that came."""
         await self.send("ack", upTo=self.last)
 
-    async def acknowledged(self) -> None:
-        """Wait until the server has acknowledged all that was sent."""
-        if not any(ack["upTo"] >= self.seq for ack in self.line.seen("ack")):
-            await self.line.until("ack", upTo=self.seq)
+    async def acknowledged(self, within: float = ANSWER_S) -> Message:
+        """Wait until the server has acknowledged all that was sent; returns the ack."""
+        acks = self.line.seen("ack", upTo=self.seq)
+        return acks[-1] if acks else await self.line.until("ack", within=within, upTo=self.seq)
 
     def cut(self) -> None:
         """Lose the connection."""
@@ -355,6 +378,14 @@ class Device:
         """Steer it, and wait for the text of its answer."""
         return await self.finish(await self.begin(words))
 
+    async def ask_json(self, words: str) -> Any:
+        """The same, where the text is JSON."""
+        text = await self.ask(words)
+        try:
+            return json.loads(text)
+        except ValueError:
+            raise Unmet(f"'test {words}' was answered with {shown(text)}, which is not JSON") from None
+
     async def result(self, call: Message, **members: Any) -> Message:
         """Answer a call: `ok` with what it was given, unless members say otherwise."""
         output = call["arguments"].get("value") if isinstance(call["arguments"], dict) else None
@@ -366,7 +397,8 @@ class Device:
     async def _connect(self) -> Line:
         line = await self._lines.enter_async_context(self._server.line())
         line.heard = self._heard
-        line.keep_alive()
+        if self._pings:
+            line.keep_alive()
         return line
 
     def _heard(self, message: Message) -> None:
@@ -396,8 +428,6 @@ class Server:
     patience_s: float = 15.0
     """How long a rule about a time may take; longer ones are not testable."""
     profile: frozenset[str] = frozenset()
-    opened: list[Message] = field(default_factory=list)
-    """Every `ready` of a new session."""
 
     @property
     def credential(self) -> Message:
@@ -410,11 +440,15 @@ class Server:
         if missing:
             raise NotTestable(f"the server's profile has no {', '.join(repr(word) for word in missing)}")
 
+    def steered_by(self, profile: frozenset[str]) -> Server:
+        """The same server, whose profile is known."""
+        return replace(self, profile=profile)
+
     @contextlib.asynccontextmanager
     async def line(self) -> AsyncIterator[Line]:
         """A connection that has said nothing yet."""
         try:
-            socket = await self._connect()
+            socket = await self.connect()
         except (OSError, WebSocketException) as error:
             raise Unmet(f"no connection: {why(error)}") from None
         line = Line(socket, self.pace, self.watch.line())
@@ -423,11 +457,12 @@ class Server:
         finally:
             await line.close()
 
-    def session(self, **hello: Any) -> Device:
-        """A new session, to be used as a context manager."""
-        return Device(self, hello)
+    def session(self, *, pings: bool = True, **hello: Any) -> Device:
+        """A new session, to be used as a context manager. `pings`: it keeps itself alive."""
+        return Device(self, hello, pings)
 
-    async def _connect(self) -> ClientConnection:
+    async def connect(self) -> ClientConnection:
+        """A WebSocket."""
         return await connect(
             self.url,
             ssl=self.tls,

@@ -139,25 +139,31 @@ class LineEye:
             self._settle("server.framing.valid-messages", False, f"{error}: {shown(frame)}")
             return None
         self._settle("server.framing.valid-messages", True)
-        self._settle("server.framing.unique-members", not odd.twice, f"{odd.twice} twice in {shown(frame)}")
-        self._settle("server.framing.integers", not odd.fractions, f"{odd.fractions} in {shown(frame)}")
+        self._settle(
+            "server.framing.unique-members", not odd.twice, lambda: f"{odd.twice} twice in {shown(frame)}"
+        )
+        self._settle(
+            "server.framing.integers", not odd.fractions, lambda: f"{odd.fractions} in {shown(frame)}"
+        )
         self._take(message)
         return message
 
     def binary(self, frame: bytes) -> None:
         """Check a binary frame."""
         valid = len(frame) >= 5 and frame[0] == 2
-        self._settle("server.framing.binary-is-audio", valid, shown(frame))
+        self._settle("server.framing.binary-is-audio", valid, lambda: shown(frame))
         if not valid:
             return
         self._ready_first(self._session is not None, "an audio frame")
-        self._settle("server.audio.start-first", self._item is not None, f"none before {shown(frame)}")
+        self._settle(
+            "server.audio.start-first", self._item is not None, lambda: f"none before {shown(frame)}"
+        )
         session = self._session
         if session is None:
             return
         self._count_audio(session, int.from_bytes(frame[1:5], "big"))
         if session.output == "pcm16":
-            self._settle("server.audio.whole-samples", len(frame) % 2 == 1, shown(frame))
+            self._settle("server.audio.whole-samples", len(frame) % 2 == 1, lambda: shown(frame))
         if self._item is not None:
             session.turns.audio(self._item)
 
@@ -176,7 +182,9 @@ class LineEye:
             return
         token = wire.gated().get(type_)
         if token is not None:
-            self._settle("server.capabilities.gated-types", token in session.capabilities, shown(message))
+            self._settle(
+                "server.capabilities.gated-types", token in session.capabilities, lambda: shown(message)
+            )
         if type_ == "ack":
             if not session.sent_raw:
                 above = f"upTo {message['upTo']}, sent {session.sent}"
@@ -204,13 +212,15 @@ class LineEye:
             self._settle(
                 "server.seq.errors",
                 (seq > 0) == bound,
-                f"{'a' if bound else 'no'} session, {shown(message)}",
+                lambda: f"{'a' if bound else 'no'} session, {shown(message)}",
             )
         if code in RECOVERABLE:
-            self._settle("server.errors.flags", message["recoverable"] == RECOVERABLE[code], shown(message))
+            self._settle(
+                "server.errors.flags", message["recoverable"] == RECOVERABLE[code], lambda: shown(message)
+            )
 
     def _ready_first(self, ok: bool, what: str) -> None:
-        self._settle("server.sessions.ready-first", ok, f"{what} came out of place")
+        self._settle("server.sessions.ready-first", ok, lambda: f"{what} came out of place")
 
     def _sequenced(self, session: SessionEye, message: Message) -> None:
         seq = message["seq"]
@@ -220,13 +230,15 @@ class LineEye:
             self._settle(
                 "server.seq.contiguous",
                 seq == self._next,
-                f"seq {seq} instead of {self._next}: {shown(message)}",
+                lambda: f"seq {seq} instead of {self._next}: {shown(message)}",
             )
         self._next = seq + 1
         if seq in session.messages:
             before = session.messages[seq]
             self._settle(
-                "server.resume.same-messages", message == before, f"{shown(before)}, then {shown(message)}"
+                "server.resume.same-messages",
+                message == before,
+                lambda: f"{shown(before)}, then {shown(message)}",
             )
             return
         session.messages[seq] = message
@@ -242,7 +254,7 @@ class LineEye:
         else:  # what was in flight when the connection broke is lost, and nothing says that the count goes on
             ok = number == 0 or (number - session.audio) % U32 < U32 // 2
             wanted = f"0, or more than {session.audio}"
-        self._settle("server.audio.counted", ok, f"frame {number}, expected {wanted}")
+        self._settle("server.audio.counted", ok, lambda: f"frame {number}, expected {wanted}")
         self._audio = session.audio = number
 
 

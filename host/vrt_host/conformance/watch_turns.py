@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from vrt_host.conformance.checks import Ledger, must, shown
 from vrt_host.protocol.wire import Message
@@ -36,7 +37,9 @@ class Ids:
     def note(self, member: str, value: str, session: str) -> None:
         """A session used an identifier."""
         owner = self._owners.setdefault((member, value), session)
-        self._settle("server.ids.across-sessions", owner == session, f"{member} {value} in two sessions")
+        self._settle(
+            "server.ids.across-sessions", owner == session, lambda: f"{member} {value} in two sessions"
+        )
 
 
 @dataclass
@@ -92,7 +95,9 @@ class TurnEye:
     def audio(self, start: Message) -> None:
         """An output frame of the item that `start` announced."""
         self._settle(
-            "server.epochs.closed-stay-closed", start["epoch"] > self._closed, f"audio of {shown(start)}"
+            "server.epochs.closed-stay-closed",
+            start["epoch"] > self._closed,
+            lambda: f"audio of {shown(start)}",
         )
 
     def _gate(self, message: Message) -> None:
@@ -100,11 +105,13 @@ class TurnEye:
         self._settle(
             "server.epochs.closed-stay-closed",
             epoch > self._closed,
-            f"epoch {self._closed} is closed, {shown(message)}",
+            lambda: f"epoch {self._closed} is closed, {shown(message)}",
         )
         if message["type"] in ("turn.state", "audio.start", "tool.call"):
             self._settle(
-                "server.epochs.never-fall", epoch >= self._epoch, f"after {self._epoch}, {shown(message)}"
+                "server.epochs.never-fall",
+                epoch >= self._epoch,
+                lambda: f"after {self._epoch}, {shown(message)}",
             )
             self._epoch = max(self._epoch, epoch)
 
@@ -115,11 +122,11 @@ class TurnEye:
         if turn not in self._turns and message["type"] == "turn.state":
             highest = max(self._turns.values(), default=-1)
             self._settle(
-                "server.epochs.rise-with-turns", epoch > highest, f"after {highest}, {shown(message)}"
+                "server.epochs.rise-with-turns", epoch > highest, lambda: f"after {highest}, {shown(message)}"
             )
             self._turns[turn] = epoch
         if turn in self._idle:
-            self._settle("server.turns.idle-is-last", over, f"idle, then {shown(message)}")
+            self._settle("server.turns.idle-is-last", over, lambda: f"idle, then {shown(message)}")
         if message.get("state") == "idle":
             self._settle("server.turns.idle-is-last", True)
             self._idle.add(turn)
@@ -135,20 +142,28 @@ class TurnEye:
         before = {**said, **call.said}
         call.said = before
         same = all(before[name] == value for name, value in said.items())
-        self._settle("server.calls.same-ids", same, f"first {shown(before)}, then {shown(message)}")
+        self._settle("server.calls.same-ids", same, lambda: f"first {shown(before)}, then {shown(message)}")
         if type_ == "tool.call":
-            self._settle("server.calls.unique-ids", call_id not in self._issued, f"again {shown(message)}")
+            self._settle(
+                "server.calls.unique-ids", call_id not in self._issued, lambda: f"again {shown(message)}"
+            )
             self._issued.add(call_id)
             if self._tools is not None:
-                self._settle("server.calls.declared-tools", message["name"] in self._tools, shown(message))
+                self._settle(
+                    "server.calls.declared-tools", message["name"] in self._tools, lambda: shown(message)
+                )
         elif type_ == "tool.stream":
             self._phase(call, message)
         if self._streams:
-            self._settle("server.streams.instead-of-deltas", type_ != "tool.call.delta", shown(message))
+            self._settle(
+                "server.streams.instead-of-deltas", type_ != "tool.call.delta", lambda: shown(message)
+            )
 
     def _phase(self, call: _Call, message: Message) -> None:
-        phase, told = message["phase"], shown(message)
-        self._settle("server.streams.nothing-after-the-end", call.over is None, f"{call.over}, then {told}")
+        phase, told = message["phase"], partial(shown, message)
+        self._settle(
+            "server.streams.nothing-after-the-end", call.over is None, lambda: f"{call.over}, then {told()}"
+        )
         self._settle("server.streams.start-first", (phase == "start") != call.started, told)
         call.started = True
         if phase in ("arguments-delta", "arguments-complete"):

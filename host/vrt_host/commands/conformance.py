@@ -1,0 +1,194 @@
+"""`vrt conformance`: test a server against the protocol."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import ssl
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from rich.console import Console
+
+from vrt_host.conformance import probe, server_cases
+from vrt_host.conformance.checks import Check, Ledger
+from vrt_host.conformance.client import Server
+from vrt_host.conformance.live import Progress
+from vrt_host.conformance.report import Report
+from vrt_host.conformance.run import Pace, matching, play, select
+from vrt_host.conformance.watch import Watch
+from vrt_host.errors import UsageError
+
+EXAMPLES = """\
+examples:
+  vrt serve --agent scripted --conformance               a server that can be tested in full
+  vrt conformance server ws://127.0.0.1:8765             ... and its test
+  vrt conformance server wss://HOST --ca ca.pem --token-file mine --other-token-file hers
+  vrt conformance server ws://HOST --only server.resume --junit report.xml --html report.html
+
+It ends with 0 when no MUST failed, 1 when one did, 2 when it could not begin. docs/conformance.md says how to make a
+server testable, and how to use the vectors of schema/examples from another language.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Fill in `vrt conformance`."""
+    parser.epilog = EXAMPLES
+    sides = parser.add_subparsers(dest="side", metavar="SIDE", required=True)
+    server = sides.add_parser(
+        "server",
+        help="test a vRT server",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    server.set_defaults(test=_server)
+    server.add_argument("url", nargs="?", metavar="URL", help="ws://HOST:PORT or wss://HOST:PORT")
+    server.add_argument(
+        "--token-file", type=Path, metavar="FILE", help="its first line is sent in hello.auth"
+    )
+    server.add_argument(
+        "--other-token-file",
+        type=Path,
+        metavar="FILE",
+        help="the token of another principal, for foreign resumes",
+    )
+    server.add_argument("--ca", type=Path, metavar="FILE", help="certificates to trust, PEM")
+    server.add_argument(
+        "--patience",
+        type=float,
+        default=15.0,
+        metavar="S",
+        help="the longest heartbeat and resume window to wait for (default: 15)",
+    )
+    server.add_argument("--jobs", type=int, default=8, metavar="N", help="scenarios at a time (default: 8)")
+    add_common(server)
+
+
+def add_common(parser: argparse.ArgumentParser) -> None:
+    """The options of both sides."""
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="ID",
+        help="a check, or the beginning of its id; repeatable",
+    )
+    parser.add_argument("--list", action="store_true", help="list the checks and do nothing")
+    parser.add_argument(
+        "--factor", type=float, default=1.0, help="stretch all waits, for slow machines (default: 1)"
+    )
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write JSON")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write one HTML page")
+    parser.add_argument("--all", action="store_true", help="show what passed too")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Test one side; raises `UsageError` for what the operator can mend."""
+    return int(args.test(args))
+
+
+def checked(args: argparse.Namespace, checks: Sequence[Check]) -> list[Check]:
+    """The checks that `--only` wants; raises `UsageError` when there are none, or an option makes no sense."""
+    if not 0 < args.factor <= 1000:
+        raise UsageError(f"--factor {args.factor:g} must be above 0 and at most 1000")
+    for name in args.only:
+        if not any(matching(check.id, [name]) for check in checks):
+            raise UsageError(f"--only {name}: no check has this id or beginning; see --list")
+    return [check for check in checks if matching(check.id, args.only)]
+
+
+def listing(checks: Sequence[Check]) -> int:
+    """Print the checks."""
+    for check in checks:
+        print(f"{check.id:44} {check.level:6} {check.section:6} {check.title}")
+    return 0
+
+
+def deliver(report: Report, args: argparse.Namespace, console: Console) -> int:
+    """Show the report, write the files that are asked for; returns the exit code."""
+    report.print(console, everything=args.all)
+    for path, text in (
+        (args.junit, report.to_junit),
+        (args.json, report.to_json),
+        (args.html, report.to_html),
+    ):
+        if path is not None:
+            try:
+                path.write_text(text(), encoding="utf-8")
+            except OSError as error:
+                raise UsageError(f"cannot write {path}: {error.strerror or error}") from None
+    return report.exit_code
+
+
+# --- servers
+
+
+def _server(args: argparse.Namespace) -> int:
+    checks = checked(args, server_cases.CHECKS)
+    if args.list:
+        return listing(checks)
+    if args.url is None:
+        raise UsageError("give the server's URL, such as ws://127.0.0.1:8765")
+    parts = urlsplit(args.url)
+    if parts.scheme not in ("ws", "wss") or not parts.hostname:
+        raise UsageError(f"{args.url} is not an address of the form ws://HOST:PORT or wss://HOST:PORT")
+    if args.jobs < 1:
+        raise UsageError(f"--jobs {args.jobs} must be at least 1")
+    tokens = (_token(args.token_file), _token(args.other_token_file))
+    return asyncio.run(_test_server(args, checks, tokens, _trust(args, parts.scheme)))
+
+
+async def _test_server(
+    args: argparse.Namespace,
+    checks: Sequence[Check],
+    tokens: tuple[str | None, str | None],
+    tls: ssl.SSLContext | None,
+) -> int:
+    console = Console(highlight=False)
+    scenarios = select(server_cases.SCENARIOS, args.only)
+    pace = Pace(args.factor)
+    began = time.monotonic()
+    with Progress(console, len(scenarios)) as progress:
+        ledger = Ledger(
+            server_cases.CHECKS, secrets=[token for token in tokens if token], changed=progress.changed
+        )
+        server = Server(args.url, pace, Watch(ledger), *tokens, tls, args.patience)
+        await probe.reach(server)
+        server = server.steered_by(await probe.profile(server))
+        findings = await play(
+            scenarios, server, ledger, pace=pace, jobs=args.jobs, begun=progress.begun, ended=progress.ended
+        )
+    wanted = {check.id for check in checks}
+    findings = [finding for finding in findings if finding.check.id in wanted]
+    report = Report("server", args.url, findings, time.monotonic() - began)
+    if not server.profile:
+        console.print("[yellow]The server has no answer to 'test profile': see docs/conformance.md[/yellow]")
+    return deliver(report, args, console)
+
+
+def _token(path: Path | None) -> str | None:
+    """The first line of a file."""
+    if path is None:
+        return None
+    try:
+        token = path.read_text("utf-8").strip().partition("\n")[0].strip()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise UsageError(f"cannot read the token file {path}: {reason}") from None
+    if not token:
+        raise UsageError(f"the token file {path} is empty")
+    return token
+
+
+def _trust(args: argparse.Namespace, scheme: str) -> ssl.SSLContext | None:
+    if scheme == "ws":
+        if args.ca is not None:
+            raise UsageError("--ca is for wss: addresses")
+        return None
+    try:
+        return ssl.create_default_context(cafile=args.ca)
+    except (OSError, ssl.SSLError) as error:
+        raise UsageError(f"cannot use the certificates {args.ca}: {error.strerror or error}") from None

@@ -1,0 +1,124 @@
+"""Credentials and principals (vRT §5.3)."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import uuid
+
+from vrt_host.conformance.checks import NotTestable, Sheet, must, should, shown
+from vrt_host.conformance.client import Server
+from vrt_host.conformance.run import scenario
+from vrt_host.protocol.wire import Message
+
+WRONG = {"auth": {"token": "no-such-token"}}
+ROUNDS = 15
+"""Resumes of each kind whose times are compared."""
+LEEWAY_S = 0.005
+"""A difference of the medians that says nothing."""
+
+
+def _hello(**members: object) -> Message:
+    return {"v": 1, "seq": 0, "type": "hello", **members}
+
+
+async def _answer(server: Server, hello: Message) -> tuple[Message, object, float]:
+    """What a hello is answered with, how the connection ends after an error, and the seconds that took."""
+    loop = asyncio.get_running_loop()
+    async with server.line() as line:
+        await line.sync()  # so that only the answer is timed
+        began = loop.time()
+        await line.send(hello)
+        answer = await line.until("ready", "error")
+        took = loop.time() - began
+        return answer, None if answer["type"] == "ready" else await line.until_closed(), took
+
+
+@scenario(must("server.auth.ignored", "§5.3", "a server that does not authenticate ignores auth"))
+async def without_a_credential(server: Server, sheet: Sheet) -> None:
+    if server.token is not None:
+        raise NotTestable("the server was given with a token")
+    answer, _, _ = await _answer(server, _hello(**WRONG))
+    sheet.settle("server.auth.ignored", answer["type"] == "ready", shown(answer))
+
+
+@scenario(
+    must("server.auth.missing", "§5.3", "a hello without a credential: UNAUTHORIZED, seq 0, close 4401"),
+    must("server.auth.wrong", "§5.3", "a hello with a wrong one: the same"),
+    must("server.auth.wrong-resume", "§5.3", "a resume with a wrong one: the same"),
+    must("server.auth.wrong-resume-harmless", "§5.3", "... and the session is resumable by its owner"),
+)
+async def credentials(server: Server, sheet: Sheet) -> None:
+    if server.token is None:
+        raise NotTestable("no --token-file was given")
+    async with server.session() as device:
+        session = device.ready["sessionId"]
+        device.cut()
+        for check, hello in (
+            ("server.auth.missing", _hello()),
+            ("server.auth.wrong", _hello(**WRONG)),
+            ("server.auth.wrong-resume", _hello(**WRONG, sessionId=session, resumeFrom=device.last)),
+        ):
+            answer, closed, _ = await _answer(server, hello)
+            if answer["type"] == "ready" and check == "server.auth.missing":
+                raise NotTestable("the server asks for no credential")
+            right = (answer.get("code"), answer.get("recoverable"), answer["seq"]) == (
+                "UNAUTHORIZED",
+                False,
+                0,
+            )
+            right &= getattr(closed, "code", None) == 4401
+            sheet.settle(check, right, f"{shown(answer)}, then {closed}")
+        await sheet.holds("server.auth.wrong-resume-harmless", device.resume())
+
+
+@scenario(
+    must(
+        "server.auth.foreign-resume", "§5.3", "a resume by another principal fails: RESUME_FAILED, close 4404"
+    ),
+    must("server.auth.foreign-like-unknown", "§5.3", "... in the same words as that of an unknown session"),
+    must("server.auth.foreign-harmless", "§5.3", "... and does not touch the owner's connection"),
+)
+async def foreign_resume(server: Server, sheet: Sheet) -> None:
+    async with server.session() as device:
+        foreign, unknown = _foreign_and_unknown(server, device.ready["sessionId"])
+        answer, closed, _ = await _answer(server, foreign)
+        right = (answer.get("code"), answer.get("recoverable")) == ("RESUME_FAILED", False)
+        right &= getattr(closed, "code", None) == 4404
+        sheet.settle("server.auth.foreign-resume", right, f"{shown(answer)}, then {closed}")
+        other, other_closed, _ = await _answer(server, unknown)
+        same = (answer, closed) == (other, other_closed)
+        told = f"foreign: {shown(answer)}, {closed}; unknown: {shown(other)}, {other_closed}"
+        sheet.settle("server.auth.foreign-like-unknown", same, told)
+        await sheet.holds("server.auth.foreign-harmless", device.line.sync())
+
+
+@scenario(
+    should(
+        "server.auth.foreign-timing",
+        "§5.3",
+        "the time of the answer does not tell a foreign session from an unknown one",
+    ),
+    alone=True,
+)
+async def foreign_timing(server: Server, sheet: Sheet) -> None:
+    """The medians of interleaved rounds; what lies within the spread of the unknown ones says nothing."""
+    async with server.session() as device:
+        hellos = _foreign_and_unknown(server, device.ready["sessionId"])
+        times: tuple[list[float], list[float]] = ([], [])
+        for _ in range(ROUNDS):
+            for hello, taken in zip(hellos, times, strict=True):
+                taken.append((await _answer(server, hello))[2])
+    foreign, unknown = map(statistics.median, times)
+    spread = 3 * statistics.median(abs(one - unknown) for one in times[1])
+    told = f"foreign {1000 * foreign:.1f} ms, unknown {1000 * unknown:.1f} ms (medians of {ROUNDS})"
+    sheet.note("server.auth.foreign-timing", told)
+    sheet.settle("server.auth.foreign-timing", abs(foreign - unknown) <= max(spread, LEEWAY_S), told)
+
+
+def _foreign_and_unknown(server: Server, session: str) -> tuple[Message, Message]:
+    """Two hellos of the other principal."""
+    if server.token is None or server.other_token is None:
+        raise NotTestable("no --other-token-file was given")
+    auth = {"auth": {"token": server.other_token}}
+    return _hello(**auth, sessionId=session), _hello(**auth, sessionId=str(uuid.uuid4()))

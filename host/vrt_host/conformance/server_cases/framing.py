@@ -1,0 +1,149 @@
+"""Frames, directions, versions, and what is too much (vRT §2, §3.1, §9.1, §11)."""
+
+from __future__ import annotations
+
+import json
+
+from vrt_host.conformance.checks import Sheet, Unmet, must, should, shown
+from vrt_host.conformance.client import ECHO, Server
+from vrt_host.conformance.run import scenario
+from vrt_host.protocol import wire
+from vrt_host.protocol.wire import Message
+
+LATER: Message = {"later": {"x": [1, {"y": None}], "": 0}, "toString": 1, "__proto__": None}
+"""Members of no revision, at some depth."""
+MANY = 400
+"""Tools in one hello."""
+DEEP = 100_000
+"""Levels of nesting."""
+
+
+@scenario(
+    must("server.framing.fragments", "§2.1", "a message may come in several WebSocket fragments"),
+    must("server.framing.not-utf-8", "§2.1", "a text frame that is not UTF-8 ends the connection (RFC 6455)"),
+)
+async def frames(server: Server, sheet: Sheet) -> None:
+    async with server.line() as line:
+        await line.text(['{"v":1,"seq":', '0,"type":"pi', 'ng"}'])
+        await sheet.holds("server.framing.fragments", line.until("pong"))
+    async with server.line() as line:
+        await line.text(b'{"v":1,"seq":0,"type":"ping","x":"\xff"}')
+        await sheet.holds("server.framing.not-utf-8", line.until_closed())
+
+
+@scenario(must("server.framing.unknown-members", "§2.2", "unknown members, at any depth, change nothing"))
+async def unknown_members(server: Server, sheet: Sheet) -> None:
+    server.needs("count", "context")
+    tool = {**ECHO, **LATER}
+    async with server.session(tools=[tool], context="first", **LATER) as device:
+        await device.send("context", context={"a": 1}, **LATER)
+        await device.send("text", text="test context", **LATER)
+        text = await device.line.until("text")
+        ok = json.loads(text["text"]) == {"a": 1}
+        sheet.settle("server.framing.unknown-members", ok, f"the context is then {shown(text)}")
+
+
+@scenario(must("server.framing.directions", "§2.3", "the server's own types are unknown to it"))
+async def directions(server: Server, sheet: Sheet) -> None:
+    folder = wire.schema_folder()
+    mine = {path.stem for path in folder.glob("client/*.json")}
+    async with server.session() as device:
+        for path in sorted(folder.glob("server/*.json")):
+            if path.stem in mine:
+                continue
+            example = json.loads(path.read_text("utf-8"))["examples"][0]
+            await device.line.text(json.dumps({**example, "seq": 1}))
+            await sheet.holds("server.framing.directions", device.line.until("error", code="UNKNOWN_TYPE"))
+
+
+@scenario(
+    must(
+        "server.versions.refused", "§3.1", "a hello of another version is answered UNSUPPORTED_VERSION, v 1"
+    ),
+    must("server.versions.no-session", "§3.1", "... and opens no session; a hello of version 1 then does"),
+)
+async def versions(server: Server, sheet: Sheet) -> None:
+    async with server.line() as line:
+        await line.text(json.dumps({"v": 2, "seq": 0, "type": "hello", **server.credential}))
+        answer = await line.until("ready", "error")
+        refused = answer.get("code") == "UNSUPPORTED_VERSION" and answer["v"] == 1 and answer["seq"] == 0
+        sheet.settle("server.versions.refused", refused, shown(answer))
+        await line.send({"v": 1, "seq": 0, "type": "hello", **server.credential})
+        answers = [await line.until("ready", "error")]
+        await line.sync()
+        opened = line.seen("ready")
+        sheet.settle(
+            "server.versions.no-session", len(opened) == 1, f"{len(opened)} sessions; {shown(answers[0])}"
+        )
+
+
+@scenario(
+    must("server.errors.not-acted-on", "§9.1", "an invalid message has no effect"),
+    must("server.errors.session-goes-on", "§9.1", "a session goes on after invalid messages"),
+)
+async def invalid_messages_in_a_session(server: Server, sheet: Sheet) -> None:
+    """Their numbers are those that come next: whether they count is left open, and a gap is no reason to stop."""
+    server.needs("count", "call", "context")
+    async with server.session(tools=[ECHO], context="before") as device:
+        turn = await device.begin("call")
+        call = await device.line.until("tool.call")
+        for message in (
+            {"type": "text", "text": ["test text"]},
+            {"type": "interrupt", "epoch": turn["epoch"], "reason": "because"},
+            {"type": "context"},
+            {
+                "type": "tool.result",
+                "callId": call["callId"],
+                "epoch": turn["epoch"],
+                "ok": False,
+                "code": "NO",
+            },
+        ):
+            device.seq += 1
+            await device.line.text(json.dumps({"v": 1, "seq": device.seq, **message}))
+            await device.line.until("error", code="INVALID_FIELD")
+        await device.result(call)
+        done = await sheet.holds("server.errors.session-goes-on", device.finish(turn))
+        if done is None:
+            raise Unmet("the session did not go on")
+        count, context = await device.ask("count"), await device.ask("context")
+        acted = device.line.seen("interrupted")
+        ok = done == "done" and (count, context) == ("2", '"before"') and not acted
+        sheet.settle(
+            "server.errors.not-acted-on",
+            ok,
+            f"{done!r}, {count} texts, context {context}, {len(acted)} interrupted",
+        )
+
+
+@scenario(
+    should(
+        "server.limits.big-message", "§11", "a message that is too big is answered or ends the connection"
+    ),
+    should("server.limits.big-audio", "§11", "... and so is an audio frame"),
+    should("server.limits.deep-nesting", "§11", "... and a message that nests too deeply"),
+    should("server.limits.many-tools", "§11", "... and a hello with very many tools"),
+    must("server.limits.survives", "§9.1", "the server is there for others afterwards"),
+)
+async def too_much(server: Server, sheet: Sheet) -> None:
+    """What is not refused has to be handled, and so acknowledged; of audio nothing is heard but the next pong."""
+    async with server.session() as device:
+        limits = device.ready.get("limits")
+        limits = limits if isinstance(limits, dict) else {}
+        text = "x" * (1000 + int(limits.get("messageBytes", 1 << 20)))
+        await device.line.text(json.dumps({"v": 1, "seq": 1, "type": "context", "context": text}))
+        await sheet.holds("server.limits.big-message", device.line.outcome("error", "ack"))
+    async with server.session() as device:
+        await device.line.audio(0, bytes(1000 + int(limits.get("audioBytes", 1 << 20))))
+        await device.line.send({"v": 1, "seq": 0, "type": "ping"})
+        await sheet.holds("server.limits.big-audio", device.line.outcome("error", "pong"))
+    async with server.session() as device:
+        deep = "[" * DEEP + "]" * DEEP
+        await device.line.text('{"v":1,"seq":1,"type":"context","context":' + deep + "}")
+        await sheet.holds("server.limits.deep-nesting", device.line.outcome("error", "ack"))
+    async with server.line() as line:
+        tools = [{"name": f"tool-{number}"} for number in range(MANY)]
+        await line.send({"v": 1, "seq": 0, "type": "hello", **server.credential, "tools": tools})
+        await sheet.holds("server.limits.many-tools", line.until("ready", "error"))
+    async with server.line() as line:
+        await sheet.holds("server.limits.survives", line.sync())

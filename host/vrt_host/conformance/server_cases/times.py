@@ -1,0 +1,73 @@
+"""Rules about times: the heartbeat (§4.4) and the resume window (§5.1), as long as the server announces them."""
+
+from __future__ import annotations
+
+import asyncio
+
+from vrt_host.conformance.checks import NotTestable, Sheet, must, shown
+from vrt_host.conformance.client import Device, Server
+from vrt_host.conformance.run import scenario
+
+HEARTBEAT_S, WINDOW_S = 45.0, 30.0
+"""What is recommended, for servers that announce nothing."""
+MARGIN_S = 1.0
+"""How much later a server may notice that a time is over, before the factor."""
+SILENCE = bytes(160)
+
+
+def _time(server: Server, device: Device, member: str, usual_s: float) -> float:
+    """How long it is, in seconds; raises `NotTestable` when that is more than our patience."""
+    limits = device.ready.get("limits")
+    told = limits.get(member) if isinstance(limits, dict) else None
+    seconds = told / 1000 if isinstance(told, (int, float)) and told > 0 else usual_s
+    if seconds > server.patience_s:
+        where = "announced" if told else "recommended"
+        raise NotTestable(
+            f"{seconds:g} s ({where}) are more than the patience of {server.patience_s:g} s; see --patience"
+        )
+    return seconds
+
+
+@scenario(
+    must("server.heartbeat.closes", "§4.4", "a connection on which nothing comes is closed with 4408"),
+    must("server.heartbeat.resumable", "§4.4", "... and its session stays resumable"),
+    must("server.heartbeat.any-frame", "§4.4", "a frame of any kind keeps a connection open"),
+)
+async def heartbeat(server: Server, sheet: Sheet) -> None:
+    """The silent one does not even read, so that no WebSocket ping of the server's is answered."""
+    async with (
+        server.session(pings=False) as silent,
+        server.session(pings=False) as pinging,
+        server.session(pings=False) as sounding,
+    ):
+        seconds = _time(server, silent, "heartbeatMs", HEARTBEAT_S)
+        silent.line.pause(True)
+        rounds = 5
+        for number in range(rounds):
+            await asyncio.sleep((seconds + server.pace.s(MARGIN_S)) / rounds)
+            await pinging.send("ping")
+            await sounding.line.audio(number, SILENCE)
+        silent.line.pause(False)
+        closed = await sheet.holds("server.heartbeat.closes", silent.line.until_closed())
+        if closed is not None:
+            sheet.settle("server.heartbeat.closes", closed.code == 4408, f"closed with {closed}")
+        for device in (pinging, sounding):
+            await sheet.holds("server.heartbeat.any-frame", device.line.sync())
+        await sheet.holds("server.heartbeat.resumable", silent.resume())
+
+
+@scenario(
+    must("server.window.open", "§5.1", "a parked session is resumable within the resume window"),
+    must("server.window.closes", "§5.1", "a parked session is closed when the resume window is over"),
+)
+async def resume_window(server: Server, sheet: Sheet) -> None:
+    async with server.session() as early, server.session() as late:
+        seconds = _time(server, late, "resumeWindowMs", WINDOW_S)
+        early.cut()
+        late.cut()
+        await asyncio.sleep(seconds / 2)
+        await sheet.holds("server.window.open", early.resume())
+        await asyncio.sleep(seconds / 2 + server.pace.s(MARGIN_S))
+        answer = await late.rejoin()
+        sheet.settle("server.window.closes", answer.get("code") == "RESUME_FAILED", shown(answer))
+        await sheet.holds("server.window.open", early.line.sync())
