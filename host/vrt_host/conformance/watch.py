@@ -22,21 +22,31 @@ from vrt_host.protocol import wire
 from vrt_host.protocol.wire import Message
 
 ALWAYS = (
-    must("server.framing.valid-messages", "§2.2", "every text frame is a control message its schema allows"),
-    must("server.framing.unique-members", "§2.2", "no object has two members of the same name"),
-    must("server.framing.integers", "§2.2", "integers are written without a fraction or exponent"),
-    must("server.framing.binary-is-audio", "§2.1", "every binary frame is one frame of output audio"),
-    must("server.seq.contiguous", "§4.1", "sequenced messages count from 1 by one, also across resumes"),
-    must("server.seq.errors", "§4.1", "an error has seq 0 exactly while no session is bound"),
-    must("server.seq.acks-what-came", "§4.2", "ack.upTo never exceeds the highest seq received"),
+    must("server.framing.schema", "§2.2", "every text frame is a control message its schema allows"),
+    must("server.framing.no-double-members", "§2.2", "no object has two members of the same name"),
+    must("server.framing.plain-integers", "§2.2", "integers are written without a fraction or exponent"),
+    must("server.audio.frame-layout", "§2.1", "every binary frame is one frame of output audio"),
+    must(
+        "server.reliability.seq-classes", "§4.1", "transient types have seq 0, sequenced ones 1 to 4294967295"
+    ),
+    must(
+        "server.reliability.seq-contiguous",
+        "§4.1",
+        "sequenced messages count from 1 by one, also across resumes",
+    ),
+    must("server.errors.seq", "§4.1", "an error has seq 0 exactly while no session is bound"),
+    must("server.reliability.ack-not-ahead", "§4.2", "ack.upTo never exceeds the highest seq received"),
     must(
         "server.sessions.ready-first", "§5.1", "before ready come only pongs and errors, and ready comes once"
     ),
-    must("server.resume.same-messages", "§5.4", "a message that is resent is the one that was sent before"),
-    must("server.capabilities.gated-types", "§3.4", "no gated message type without its capability"),
+    must("server.resume.transient-not-resent", "§4.1", "no more pongs come on a connection than pings went"),
+    must(
+        "server.resume.resent-unchanged", "§5.4", "a message that is resent is the one that was sent before"
+    ),
+    must("server.streams.only-when-negotiated", "§3.4", "no gated message type without its capability"),
     must("server.errors.flags", "§9.2", "the codes of §9.2 carry the flag of the table"),
-    must("server.audio.start-first", "§8.3", "audio.start precedes output frames on each connection"),
-    must("server.audio.counted", "§8.1", "output frames count from 0 by one, modulo 2^32"),
+    must("server.audio.start-before-frames", "§8.3", "audio.start precedes output frames on each connection"),
+    must("server.audio.seq", "§8.1", "output frames count from 0 by one, modulo 2^32"),
     should("server.audio.whole-samples", "§8.2", "a payload of pcm16 holds whole samples"),
     *TURNS,
 )
@@ -52,6 +62,7 @@ RECOVERABLE = {
     "RESUME_FAILED": False,
     "START_FAILED": False,
 }
+TRANSIENT = frozenset({"ready", "audio.start", "ack", "pong"})
 U32 = 1 << 32
 
 
@@ -106,6 +117,7 @@ class LineEye:
         self._session: SessionEye | None = None
         self._hello: Message | None = None
         self._raw = False
+        self._pings = 0
         self._next: int | None = None
         """The seq that has to come next."""
         self._item: Message | None = None
@@ -116,7 +128,9 @@ class LineEye:
 
     def sent(self, message: Message) -> None:
         """A message as a client may send it."""
-        if message["type"] == "hello" and self._hello is None:
+        if message["type"] == "ping":
+            self._pings += 1
+        elif message["type"] == "hello" and self._hello is None:
             self._hello = message
         elif self._session is not None:
             self._session.sent = max(self._session.sent, message["seq"])
@@ -133,17 +147,17 @@ class LineEye:
         """Check a text frame."""
         odd = _Oddities()
         try:
-            odd.read(frame)
+            self._seq_class(odd.read(frame))
             message = wire.decode(frame, "server")
         except (ValueError, RecursionError, wire.WireError) as error:
-            self._settle("server.framing.valid-messages", False, f"{error}: {shown(frame)}")
+            self._settle("server.framing.schema", False, f"{error}: {shown(frame)}")
             return None
-        self._settle("server.framing.valid-messages", True)
+        self._settle("server.framing.schema", True)
         self._settle(
-            "server.framing.unique-members", not odd.twice, lambda: f"{odd.twice} twice in {shown(frame)}"
+            "server.framing.no-double-members", not odd.twice, lambda: f"{odd.twice} twice in {shown(frame)}"
         )
         self._settle(
-            "server.framing.integers", not odd.fractions, lambda: f"{odd.fractions} in {shown(frame)}"
+            "server.framing.plain-integers", not odd.fractions, lambda: f"{odd.fractions} in {shown(frame)}"
         )
         self._take(message)
         return message
@@ -151,12 +165,12 @@ class LineEye:
     def binary(self, frame: bytes) -> None:
         """Check a binary frame."""
         valid = len(frame) >= 5 and frame[0] == 2
-        self._settle("server.framing.binary-is-audio", valid, lambda: shown(frame))
+        self._settle("server.audio.frame-layout", valid, lambda: shown(frame))
         if not valid:
             return
         self._ready_first(self._session is not None, "an audio frame")
         self._settle(
-            "server.audio.start-first", self._item is not None, lambda: f"none before {shown(frame)}"
+            "server.audio.start-before-frames", self._item is not None, lambda: f"none before {shown(frame)}"
         )
         session = self._session
         if session is None:
@@ -175,7 +189,11 @@ class LineEye:
             self._ready(message)
         elif type_ == "error":
             self._error(message)
-        elif type_ != "pong":
+        elif type_ == "pong":
+            self._pings -= 1
+            if not self._raw:
+                self._settle("server.resume.transient-not-resent", self._pings >= 0, "a pong too many")
+        else:
             self._ready_first(self._session is not None, type_)
         session = self._session
         if session is None:
@@ -183,17 +201,24 @@ class LineEye:
         token = wire.gated().get(type_)
         if token is not None:
             self._settle(
-                "server.capabilities.gated-types", token in session.capabilities, lambda: shown(message)
+                "server.streams.only-when-negotiated", token in session.capabilities, lambda: shown(message)
             )
         if type_ == "ack":
             if not session.sent_raw:
                 above = f"upTo {message['upTo']}, sent {session.sent}"
-                self._settle("server.seq.acks-what-came", message["upTo"] <= session.sent, above)
+                self._settle("server.reliability.ack-not-ahead", message["upTo"] <= session.sent, above)
         elif type_ == "audio.start":
             self._item = message
             session.turns.take(message)
         elif seq:
             self._sequenced(session, message)
+
+    def _seq_class(self, message: Message) -> None:
+        type_, seq = message.get("type"), message.get("seq")
+        if type_ in ("error", None) or not isinstance(seq, (int, float)):
+            return
+        ok = seq == 0 if type_ in TRANSIENT else 1 <= seq < U32
+        self._settle("server.reliability.seq-classes", ok, lambda: shown(message))
 
     def _ready(self, message: Message) -> None:
         self._ready_first(self._session is None, "a second ready")
@@ -210,7 +235,7 @@ class LineEye:
         if code != "RESUME_FAILED":  # may come before or after the session is bound
             bound = self._session is not None
             self._settle(
-                "server.seq.errors",
+                "server.errors.seq",
                 (seq > 0) == bound,
                 lambda: f"{'a' if bound else 'no'} session, {shown(message)}",
             )
@@ -228,7 +253,7 @@ class LineEye:
             return  # its number may be any: the client asked for one that does not exist
         if self._next is not None:
             self._settle(
-                "server.seq.contiguous",
+                "server.reliability.seq-contiguous",
                 seq == self._next,
                 lambda: f"seq {seq} instead of {self._next}: {shown(message)}",
             )
@@ -236,7 +261,7 @@ class LineEye:
         if seq in session.messages:
             before = session.messages[seq]
             self._settle(
-                "server.resume.same-messages",
+                "server.resume.resent-unchanged",
                 message == before,
                 lambda: f"{shown(before)}, then {shown(message)}",
             )
@@ -254,7 +279,7 @@ class LineEye:
         else:  # what was in flight when the connection broke is lost, and nothing says that the count goes on
             ok = number == 0 or (number - session.audio) % U32 < U32 // 2
             wanted = f"0, or more than {session.audio}"
-        self._settle("server.audio.counted", ok, lambda: f"frame {number}, expected {wanted}")
+        self._settle("server.audio.seq", ok, lambda: f"frame {number}, expected {wanted}")
         self._audio = session.audio = number
 
 
@@ -268,8 +293,8 @@ class _Oddities:
         self.twice: str | None = None
         self.fractions: str | None = None
 
-    def read(self, frame: str) -> None:
-        """Raises `ValueError` for what is no JSON object."""
+    def read(self, frame: str) -> dict[str, Any]:
+        """The object in a frame; raises `ValueError` for what is none."""
         value = json.loads(frame, object_pairs_hook=self._object, parse_float=_Fraction)
         if not isinstance(value, dict):
             raise ValueError("not an object")  # noqa: TRY004
@@ -280,6 +305,7 @@ class _Oddities:
         for name, number in places:
             if isinstance(number, _Fraction):
                 self.fractions = name
+        return value
 
     def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         value = dict(pairs)

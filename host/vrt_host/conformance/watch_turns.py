@@ -9,19 +9,20 @@ from vrt_host.conformance.checks import Ledger, must, shown
 from vrt_host.protocol.wire import Message
 
 TURNS = (
-    must("server.epochs.never-fall", "§6.1", "the epoch of a session never decreases"),
-    must("server.epochs.rise-with-turns", "§6.1", "a new turn's epoch is above those of all earlier turns"),
-    must("server.epochs.closed-stay-closed", "§6.2", "nothing of an epoch follows the interrupted that closes it"),
+    must("server.turns.epoch-never-falls", "§6.1", "the epoch of a session never decreases"),
+    must("server.turns.epoch-rises", "§6.1", "a new turn's epoch is above those of all earlier turns"),
+    must("server.turns.silent-after-interrupt", "§6.2", "nothing of an epoch follows the interrupted that closes it"),
     must("server.turns.idle-is-last", "§6.1", "idle is the last that is heard of a turn"),
-    must("server.calls.unique-ids", "§7.1", "no callId serves two calls of a session"),
-    must("server.calls.declared-tools", "§7.1", "only tools that the client declared are called"),
-    must("server.calls.same-ids", "§6.3", "all messages of a call carry its callId, name, turn and epoch"),
-    must("server.ids.across-sessions", "§6.3", "with global-tool-ids-v1 no turnId or callId serves two sessions"),
+    must("server.tools.call-ids-unique", "§7.1", "no callId serves two calls of a session"),
+    must("server.tools.calls-declared-tools", "§7.1", "only tools that the client declared are called"),
+    must("server.streams.same-identifiers", "§6.3", "all messages of a call carry its callId, name, turn and epoch"),
+    must("server.turns.turn-ids-global", "§6.3", "with global-tool-ids-v1 no turnId serves two sessions"),
+    must("server.tools.call-ids-global", "§6.3", "with global-tool-ids-v1 no callId serves two sessions"),
     must("server.streams.start-first", "§7.5", "start is the first message of a call's stream, and comes once"),
-    must("server.streams.deltas-before-complete", "§7.5", "no arguments-delta after arguments-complete, which comes at most once"),
+    must("server.streams.arguments-once", "§7.5", "no arguments-delta after arguments-complete, which comes at most once"),
     must("server.streams.progress-in-between", "§7.5", "progress comes after arguments-complete only"),
     must("server.streams.nothing-after-the-end", "§7.5", "a terminal phase is the last that is heard of a call"),
-    must("server.streams.instead-of-deltas", "§7.4", "no tool.call.delta while tool-stream-v1 is in effect"),
+    must("server.streams.no-call-deltas", "§7.4", "no tool.call.delta while tool-stream-v1 is in effect"),
 )  # fmt: skip
 
 TERMINAL = frozenset({"settled", "cancelled", "failed"})
@@ -37,9 +38,8 @@ class Ids:
     def note(self, member: str, value: str, session: str) -> None:
         """A session used an identifier."""
         owner = self._owners.setdefault((member, value), session)
-        self._settle(
-            "server.ids.across-sessions", owner == session, lambda: f"{member} {value} in two sessions"
-        )
+        check = "server.turns.turn-ids-global" if member == "turnId" else "server.tools.call-ids-global"
+        self._settle(check, owner == session, lambda: f"{member} {value} in two sessions")
 
 
 @dataclass
@@ -95,7 +95,7 @@ class TurnEye:
     def audio(self, start: Message) -> None:
         """An output frame of the item that `start` announced."""
         self._settle(
-            "server.epochs.closed-stay-closed",
+            "server.turns.silent-after-interrupt",
             start["epoch"] > self._closed,
             lambda: f"audio of {shown(start)}",
         )
@@ -103,13 +103,13 @@ class TurnEye:
     def _gate(self, message: Message) -> None:
         epoch = message["epoch"]
         self._settle(
-            "server.epochs.closed-stay-closed",
+            "server.turns.silent-after-interrupt",
             epoch > self._closed,
             lambda: f"epoch {self._closed} is closed, {shown(message)}",
         )
         if message["type"] in ("turn.state", "audio.start", "tool.call"):
             self._settle(
-                "server.epochs.never-fall",
+                "server.turns.epoch-never-falls",
                 epoch >= self._epoch,
                 lambda: f"after {self._epoch}, {shown(message)}",
             )
@@ -122,7 +122,7 @@ class TurnEye:
         if turn not in self._turns and message["type"] == "turn.state":
             highest = max(self._turns.values(), default=-1)
             self._settle(
-                "server.epochs.rise-with-turns", epoch > highest, lambda: f"after {highest}, {shown(message)}"
+                "server.turns.epoch-rises", epoch > highest, lambda: f"after {highest}, {shown(message)}"
             )
             self._turns[turn] = epoch
         if turn in self._idle:
@@ -142,22 +142,24 @@ class TurnEye:
         before = {**said, **call.said}
         call.said = before
         same = all(before[name] == value for name, value in said.items())
-        self._settle("server.calls.same-ids", same, lambda: f"first {shown(before)}, then {shown(message)}")
+        self._settle(
+            "server.streams.same-identifiers", same, lambda: f"first {shown(before)}, then {shown(message)}"
+        )
         if type_ == "tool.call":
             self._settle(
-                "server.calls.unique-ids", call_id not in self._issued, lambda: f"again {shown(message)}"
+                "server.tools.call-ids-unique", call_id not in self._issued, lambda: f"again {shown(message)}"
             )
             self._issued.add(call_id)
             if self._tools is not None:
                 self._settle(
-                    "server.calls.declared-tools", message["name"] in self._tools, lambda: shown(message)
+                    "server.tools.calls-declared-tools",
+                    message["name"] in self._tools,
+                    lambda: shown(message),
                 )
         elif type_ == "tool.stream":
             self._phase(call, message)
         if self._streams:
-            self._settle(
-                "server.streams.instead-of-deltas", type_ != "tool.call.delta", lambda: shown(message)
-            )
+            self._settle("server.streams.no-call-deltas", type_ != "tool.call.delta", lambda: shown(message))
 
     def _phase(self, call: _Call, message: Message) -> None:
         phase, told = message["phase"], partial(shown, message)
@@ -167,7 +169,7 @@ class TurnEye:
         self._settle("server.streams.start-first", (phase == "start") != call.started, told)
         call.started = True
         if phase in ("arguments-delta", "arguments-complete"):
-            self._settle("server.streams.deltas-before-complete", not call.complete, told)
+            self._settle("server.streams.arguments-once", not call.complete, told)
         if phase == "progress":
             self._settle("server.streams.progress-in-between", call.complete, told)
         call.complete |= phase == "arguments-complete"

@@ -17,10 +17,10 @@ U32 = 1 << 32
 
 
 @scenario(
-    must("server.audio.input", "§5.1", "input audio is passed to the session, frame for frame"),
-    must("server.audio.input-wraps", "§8.1", "the seq of input audio wraps, and gaps in it are no fault"),
-    must("server.audio.input-empty", "§8.1", "a frame with an empty payload is valid"),
-    must("server.audio.before-ready", "§8.1", "input audio before ready is ignored"),
+    must("server.audio.input-heard", "§5.1", "input audio is passed to the session, frame for frame"),
+    must("server.audio.input-seq-wraps", "§8.1", "the seq of input audio wraps, and gaps in it are no fault"),
+    must("server.audio.empty-payload", "§8.1", "a frame with an empty payload is valid"),
+    must("server.audio.before-ready-ignored", "§8.1", "input audio before ready is ignored"),
 )
 async def input_audio(server: Server, sheet: Sheet) -> None:
     """Silence, so that no turn begins; the profile counts the bytes that arrived."""
@@ -28,8 +28,8 @@ async def input_audio(server: Server, sheet: Sheet) -> None:
     async with server.session() as device:
         payload = silence(device.ready["input"])
         for check, numbers in (
-            ("server.audio.input", (0, 1, 2)),
-            ("server.audio.input-wraps", (U32 - 2, U32 - 1, 0, 1, 500, 7)),
+            ("server.audio.input-heard", (0, 1, 2)),
+            ("server.audio.input-seq-wraps", (U32 - 2, U32 - 1, 0, 1, 500, 7)),
         ):
             before = await device.ask_json("audio")
             for number in numbers:
@@ -45,7 +45,7 @@ async def input_audio(server: Server, sheet: Sheet) -> None:
         await device.line.audio(8, b"")
         await device.line.sync()
         sheet.settle(
-            "server.audio.input-empty", not device.line.seen("error"), shown(device.line.seen("error"))
+            "server.audio.empty-payload", not device.line.seen("error"), shown(device.line.seen("error"))
         )
     async with server.line() as line:
         await line.audio(0, payload)
@@ -53,14 +53,18 @@ async def input_audio(server: Server, sheet: Sheet) -> None:
         await line.until("ready")
         await line.send({"v": 1, "seq": 1, "type": "text", "text": "test audio"})
         text = await line.until("text")
-        sheet.settle("server.audio.before-ready", text["text"] == "0", f"{text['text']} bytes were passed")
+        sheet.settle(
+            "server.audio.before-ready-ignored", text["text"] == "0", f"{text['text']} bytes were passed"
+        )
 
 
 @scenario(
     must(
-        "server.audio.item", "§8.3", "an item is announced with the epoch of its turn, and its frames follow"
+        "server.audio.item-of-turn",
+        "§8.3",
+        "an item is announced with the epoch of its turn, and its frames follow",
     ),
-    must("server.audio.format", "§5.2", "output audio has the format that ready states"),
+    must("server.audio.output-format", "§5.2", "output audio has the format that ready states"),
 )
 async def output_audio(server: Server, sheet: Sheet) -> None:
     """Its length tells whether the bytes are those of the format: the next best one is three times as large."""
@@ -70,20 +74,22 @@ async def output_audio(server: Server, sheet: Sheet) -> None:
             turn = await device.begin("say")
             start = await device.line.until("audio.start")
             right = start["epoch"] == turn["epoch"] and start.get("turnId", turn["turnId"]) == turn["turnId"]
-            sheet.settle("server.audio.item", right, f"{shown(turn)}, then {shown(start)}")
-            await sheet.holds("server.audio.item", device.line.until_audio())
+            sheet.settle("server.audio.item-of-turn", right, f"{shown(turn)}, then {shown(start)}")
+            await sheet.holds("server.audio.item-of-turn", device.line.until_audio())
             await device.finish(turn, within=2 * ANSWER_S)
             least, most = SHORT_MS
             ms = sound_ms(device)
             told = f"{ms:.0f} ms in {shown(device.ready['output'])}"
-            sheet.settle("server.audio.format", least <= ms <= most, told)
+            sheet.settle("server.audio.output-format", least <= ms <= most, told)
 
 
 @scenario(
     should(
         "server.audio.default-format", "§8.2", "pcm16 at 24000 Hz is accepted, also when the rate is absent"
     ),
-    should("server.audio.fallback", "§8.2", "a preference that cannot be met becomes pcm16 at 24000 Hz"),
+    should(
+        "server.audio.otherwise-pcm16", "§8.2", "a preference that cannot be met becomes pcm16 at 24000 Hz"
+    ),
 )
 async def formats(server: Server, sheet: Sheet) -> None:
     for preference in (PCM16, {"encoding": "pcm16"}):
@@ -94,7 +100,7 @@ async def formats(server: Server, sheet: Sheet) -> None:
     async with server.session(input=ODD, output=ODD) as device:
         chosen = [device.ready["input"], device.ready["output"]]
         right = all(_is_default(one) or one == ODD for one in chosen)
-        sheet.settle("server.audio.fallback", right, f"{shown(ODD)} became {shown(chosen)}")
+        sheet.settle("server.audio.otherwise-pcm16", right, f"{shown(ODD)} became {shown(chosen)}")
 
 
 def _is_default(format_: Message) -> bool:

@@ -34,19 +34,41 @@ async def _answer(server: Server, hello: Message) -> tuple[Message, object, floa
         return answer, None if answer["type"] == "ready" else await line.until_closed(), took
 
 
-@scenario(must("server.auth.ignored", "§5.3", "a server that does not authenticate ignores auth"))
+@scenario(
+    must(
+        "server.sessions.auth-ignored-when-not-required",
+        "§5.3",
+        "a server that does not authenticate ignores auth",
+    )
+)
 async def without_a_credential(server: Server, sheet: Sheet) -> None:
     if server.token is not None:
         raise NotTestable("the server was given with a token")
     answer, _, _ = await _answer(server, _hello(**WRONG))
-    sheet.settle("server.auth.ignored", answer["type"] == "ready", shown(answer))
+    sheet.settle("server.sessions.auth-ignored-when-not-required", answer["type"] == "ready", shown(answer))
 
 
 @scenario(
-    must("server.auth.missing", "§5.3", "a hello without a credential: UNAUTHORIZED, seq 0, close 4401"),
-    must("server.auth.wrong", "§5.3", "a hello with a wrong one: the same"),
-    must("server.auth.wrong-resume", "§5.3", "a resume with a wrong one: the same"),
-    must("server.auth.wrong-resume-harmless", "§5.3", "... and the session is resumable by its owner"),
+    must(
+        "server.sessions.unauthorized-without-token",
+        "§5.3",
+        "a hello without a credential gets UNAUTHORIZED, seq 0, and close 4401",
+    ),
+    must(
+        "server.sessions.unauthorized",
+        "§5.3",
+        "a hello with a wrong credential gets UNAUTHORIZED, seq 0, and close 4401",
+    ),
+    must(
+        "server.resume.authenticates",
+        "§5.3",
+        "a resume with a wrong credential gets UNAUTHORIZED, seq 0, and close 4401",
+    ),
+    must(
+        "server.resume.unauthorized-harmless",
+        "§5.3",
+        "after an unauthorized resume the session is resumable by its owner",
+    ),
 )
 async def credentials(server: Server, sheet: Sheet) -> None:
     if server.token is None:
@@ -55,12 +77,12 @@ async def credentials(server: Server, sheet: Sheet) -> None:
         session = device.ready["sessionId"]
         device.cut()
         for check, hello in (
-            ("server.auth.missing", _hello()),
-            ("server.auth.wrong", _hello(**WRONG)),
-            ("server.auth.wrong-resume", _hello(**WRONG, sessionId=session, resumeFrom=device.last)),
+            ("server.sessions.unauthorized-without-token", _hello()),
+            ("server.sessions.unauthorized", _hello(**WRONG)),
+            ("server.resume.authenticates", _hello(**WRONG, sessionId=session, resumeFrom=device.last)),
         ):
             answer, closed, _ = await _answer(server, hello)
-            if answer["type"] == "ready" and check == "server.auth.missing":
+            if answer["type"] == "ready" and check == "server.sessions.unauthorized-without-token":
                 raise NotTestable("the server asks for no credential")
             right = (answer.get("code"), answer.get("recoverable"), answer["seq"]) == (
                 "UNAUTHORIZED",
@@ -69,15 +91,21 @@ async def credentials(server: Server, sheet: Sheet) -> None:
             )
             right &= getattr(closed, "code", None) == 4401
             sheet.settle(check, right, f"{shown(answer)}, then {closed}")
-        await sheet.holds("server.auth.wrong-resume-harmless", device.resume())
+        await sheet.holds("server.resume.unauthorized-harmless", device.resume())
 
 
 @scenario(
     must(
-        "server.auth.foreign-resume", "§5.3", "a resume by another principal fails: RESUME_FAILED, close 4404"
+        "server.resume.foreign-session",
+        "§5.3",
+        "a resume by another principal gets RESUME_FAILED and close 4404",
     ),
-    must("server.auth.foreign-like-unknown", "§5.3", "... in the same words as that of an unknown session"),
-    must("server.auth.foreign-harmless", "§5.3", "... and does not touch the owner's connection"),
+    must(
+        "server.resume.foreign-like-unknown",
+        "§5.3",
+        "a foreign resume is answered in the same words as that of an unknown session",
+    ),
+    must("server.resume.foreign-harmless", "§5.3", "a foreign resume does not touch the owner's connection"),
 )
 async def foreign_resume(server: Server, sheet: Sheet) -> None:
     async with server.session() as device:
@@ -85,17 +113,17 @@ async def foreign_resume(server: Server, sheet: Sheet) -> None:
         answer, closed, _ = await _answer(server, foreign)
         right = (answer.get("code"), answer.get("recoverable")) == ("RESUME_FAILED", False)
         right &= getattr(closed, "code", None) == 4404
-        sheet.settle("server.auth.foreign-resume", right, f"{shown(answer)}, then {closed}")
+        sheet.settle("server.resume.foreign-session", right, f"{shown(answer)}, then {closed}")
         other, other_closed, _ = await _answer(server, unknown)
         same = (answer, closed) == (other, other_closed)
         told = f"foreign: {shown(answer)}, {closed}; unknown: {shown(other)}, {other_closed}"
-        sheet.settle("server.auth.foreign-like-unknown", same, told)
-        await sheet.holds("server.auth.foreign-harmless", device.line.sync())
+        sheet.settle("server.resume.foreign-like-unknown", same, told)
+        await sheet.holds("server.resume.foreign-harmless", device.line.sync())
 
 
 @scenario(
     should(
-        "server.auth.foreign-timing",
+        "server.resume.foreign-takes-as-long",
         "§5.3",
         "the time of the answer does not tell a foreign session from an unknown one",
     ),
@@ -112,8 +140,8 @@ async def foreign_timing(server: Server, sheet: Sheet) -> None:
     foreign, unknown = map(statistics.median, times)
     spread = 3 * statistics.median(abs(one - unknown) for one in times[1])
     told = f"foreign {1000 * foreign:.1f} ms, unknown {1000 * unknown:.1f} ms (medians of {ROUNDS})"
-    sheet.note("server.auth.foreign-timing", told)
-    sheet.settle("server.auth.foreign-timing", abs(foreign - unknown) <= max(spread, LEEWAY_S), told)
+    sheet.note("server.resume.foreign-takes-as-long", told)
+    sheet.settle("server.resume.foreign-takes-as-long", abs(foreign - unknown) <= max(spread, LEEWAY_S), told)
 
 
 def _foreign_and_unknown(server: Server, session: str) -> tuple[Message, Message]:

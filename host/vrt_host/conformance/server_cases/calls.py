@@ -18,10 +18,16 @@ TIMEOUT_S = 6.0
 
 @scenario(
     must(
-        "server.calls.of-a-turn", "§7.1", "a call carries the turnId and the epoch of the turn that issued it"
+        "server.tools.call-names-turn",
+        "§7.1",
+        "a call carries the turnId and the epoch of the turn that issued it",
     ),
-    must("server.calls.output", "§7.2", "the output of a call arrives as it was sent, whatever JSON it is"),
-    must("server.calls.failure", "§7.2", "the code of a call that failed arrives"),
+    must(
+        "server.tools.output-arrives",
+        "§7.2",
+        "the output of a call arrives as it was sent, whatever JSON it is",
+    ),
+    must("server.tools.failure-arrives", "§7.2", "the code of a call that failed arrives"),
 )
 async def results(server: Server, sheet: Sheet) -> None:
     server.needs("call", "outcome")
@@ -30,12 +36,12 @@ async def results(server: Server, sheet: Sheet) -> None:
             turn = await device.begin("call")
             call = await device.line.until("tool.call")
             told = (call["turnId"], call["epoch"]) == (turn["turnId"], turn["epoch"])
-            sheet.settle("server.calls.of-a-turn", told, f"{shown(turn)}, then {shown(call)}")
+            sheet.settle("server.tools.call-names-turn", told, f"{shown(turn)}, then {shown(call)}")
             await device.result(call, ok=True, output=output)
             await device.finish(turn)
             outcome = await device.ask("outcome")
             sheet.settle(
-                "server.calls.output", _is_ok(outcome, output), f"sent {shown(output)}, got {outcome}"
+                "server.tools.output-arrives", _is_ok(outcome, output), f"sent {shown(output)}, got {outcome}"
             )
         for code in CODES:
             turn = await device.begin("call")
@@ -43,7 +49,7 @@ async def results(server: Server, sheet: Sheet) -> None:
             await device.result(call, ok=False, code=code, message="no")
             await device.finish(turn)
             outcome = await device.ask("outcome")
-            sheet.settle("server.calls.failure", outcome == code, f"sent {code}, got {outcome}")
+            sheet.settle("server.tools.failure-arrives", outcome == code, f"sent {code}, got {outcome}")
 
 
 def _is_ok(outcome: str, output: object) -> bool:
@@ -57,10 +63,14 @@ def _is_ok(outcome: str, output: object) -> bool:
 
 
 @scenario(
-    must("server.calls.unknown-result", "§7.2", "a result of an unknown call is ignored"),
-    must("server.calls.second-result", "§7.2", "a second result of a call is ignored"),
-    must("server.calls.earlier-result", "§6.3", "a result of an earlier call does not answer a later one"),
-    may("server.calls.wrong-epoch", "§7.2", "a result with another epoch than its call is ignored"),
+    must("server.tools.unknown-result-ignored", "§7.2", "a result of an unknown call is ignored"),
+    must("server.tools.second-result-ignored", "§7.2", "a second result of a call is ignored"),
+    must(
+        "server.tools.earlier-result-ignored",
+        "§6.3",
+        "a result of an earlier call does not answer a later one",
+    ),
+    may("server.tools.wrong-epoch-ignored", "§7.2", "a result with another epoch than its call is ignored"),
 )
 async def ignored_results(server: Server, sheet: Sheet) -> None:
     """Each ignored one is a success with an output of its own, so that the outcome tells what counted."""
@@ -73,29 +83,37 @@ async def ignored_results(server: Server, sheet: Sheet) -> None:
         await device.result(call, ok=True, output="second")
         await device.finish(turn)
         outcome = await device.ask("outcome")
-        sheet.settle("server.calls.unknown-result", outcome != 'ok "unknown"', f"the outcome is {outcome}")
-        sheet.settle("server.calls.second-result", outcome == 'ok "first"', f"the outcome is {outcome}")
+        sheet.settle(
+            "server.tools.unknown-result-ignored", outcome != 'ok "unknown"', f"the outcome is {outcome}"
+        )
+        sheet.settle(
+            "server.tools.second-result-ignored", outcome == 'ok "first"', f"the outcome is {outcome}"
+        )
         turn = await device.begin("call")
         later = await device.line.until("tool.call")
         await device.result(call, ok=True, output="earlier")
         await device.result(later, ok=True, output="later")
         await device.finish(turn)
         outcome = await device.ask("outcome")
-        sheet.settle("server.calls.earlier-result", outcome == 'ok "later"', f"the outcome is {outcome}")
+        sheet.settle(
+            "server.tools.earlier-result-ignored", outcome == 'ok "later"', f"the outcome is {outcome}"
+        )
         turn = await device.begin("call")
         call = await device.line.until("tool.call")
         await device.result(call, epoch=call["epoch"] + 1, ok=True, output="wrong epoch")
         await device.result(call, ok=True, output="right epoch")
         await device.finish(turn)
         outcome = await device.ask("outcome")
-        sheet.settle("server.calls.wrong-epoch", outcome == 'ok "right epoch"', f"the outcome is {outcome}")
+        sheet.settle(
+            "server.tools.wrong-epoch-ignored", outcome == 'ok "right epoch"', f"the outcome is {outcome}"
+        )
 
 
 @scenario(
-    may("server.calls.timeout", "§7.2", "a call without a result is settled as TIMEOUT"),
-    must("server.calls.after-timeout", "§7.2", "a result that comes after that is ignored"),
+    may("server.tools.timeout", "§7.2", "a call without a result is settled as TIMEOUT"),
+    must("server.tools.result-after-timeout-ignored", "§7.2", "a result that comes after that is ignored"),
     should(
-        "server.calls.timeout-closes-epoch",
+        "server.tools.timeout-closes-epoch",
         "§6.2",
         "a timeout closes the epoch, so that the call cannot start later",
     ),
@@ -111,19 +129,25 @@ async def timeout(server: Server, sheet: Sheet) -> None:
             if end["type"] == "interrupted" or end["state"] == "idle":
                 break
         closed = end["type"] == "interrupted" and end["epoch"] == turn["epoch"]
-        sheet.settle("server.calls.timeout-closes-epoch", closed, shown(end))
+        sheet.settle("server.tools.timeout-closes-epoch", closed, shown(end))
         outcome = await device.ask("outcome")
-        sheet.settle("server.calls.timeout", outcome == "TIMEOUT", f"the outcome is {outcome!r}")
+        sheet.settle("server.tools.timeout", outcome == "TIMEOUT", f"the outcome is {outcome!r}")
         await device.result(call)
         later = await device.ask("outcome")
         sheet.settle(
-            "server.calls.after-timeout", later == outcome, f"the outcome was {outcome!r}, then {later!r}"
+            "server.tools.result-after-timeout-ignored",
+            later == outcome,
+            f"the outcome was {outcome!r}, then {later!r}",
         )
 
 
 @scenario(
-    should("server.previews.arguments", "§7.4", "the argumentsDelta of previews add up to the arguments"),
-    must("server.previews.nothing-comes-of-one", "§7.4", "a call that the model gave up is not sent"),
+    should(
+        "server.tools.previews-make-arguments",
+        "§7.4",
+        "the argumentsDelta of previews add up to the arguments",
+    ),
+    must("server.tools.preview-alone-calls-nothing", "§7.4", "a call that the model gave up is not sent"),
 )
 async def previews(server: Server, sheet: Sheet) -> None:
     server.needs("stream", "broken")
@@ -136,13 +160,15 @@ async def previews(server: Server, sheet: Sheet) -> None:
         place = device.line.skip()
         await device.ask("broken")
         called = device.line.seen("tool.call", since=place)
-        sheet.settle("server.previews.nothing-comes-of-one", not called, shown(called))
+        sheet.settle("server.tools.preview-alone-calls-nothing", not called, shown(called))
         if not deltas:
             raise NotTestable("the server sent no previews")
         parts = [one.get("argumentsDelta") if isinstance(one, dict) else None for one in deltas]
         text = "".join(part for part in parts if isinstance(part, str))
         right = _loads(text) == call["arguments"]
-        sheet.settle("server.previews.arguments", right, f"{shown(text)} for {shown(call['arguments'])}")
+        sheet.settle(
+            "server.tools.previews-make-arguments", right, f"{shown(text)} for {shown(call['arguments'])}"
+        )
 
 
 def _loads(text: str) -> object:

@@ -31,7 +31,9 @@ async def frames(server: Server, sheet: Sheet) -> None:
         await sheet.holds("server.framing.not-utf-8", line.until_closed())
 
 
-@scenario(must("server.framing.unknown-members", "§2.2", "unknown members, at any depth, change nothing"))
+@scenario(
+    must("server.framing.unknown-members-ignored", "§2.2", "unknown members, at any depth, change nothing")
+)
 async def unknown_members(server: Server, sheet: Sheet) -> None:
     server.needs("count", "context")
     tool = {**ECHO, **LATER}
@@ -40,10 +42,10 @@ async def unknown_members(server: Server, sheet: Sheet) -> None:
         await device.send("text", text="test context", **LATER)
         text = await device.line.until("text")
         ok = json.loads(text["text"]) == {"a": 1}
-        sheet.settle("server.framing.unknown-members", ok, f"the context is then {shown(text)}")
+        sheet.settle("server.framing.unknown-members-ignored", ok, f"the context is then {shown(text)}")
 
 
-@scenario(must("server.framing.directions", "§2.3", "the server's own types are unknown to it"))
+@scenario(must("server.errors.type-of-other-direction", "§2.3", "the server's own types are unknown to it"))
 async def directions(server: Server, sheet: Sheet) -> None:
     folder = wire.schema_folder()
     mine = {path.stem for path in folder.glob("client/*.json")}
@@ -53,33 +55,43 @@ async def directions(server: Server, sheet: Sheet) -> None:
                 continue
             example = json.loads(path.read_text("utf-8"))["examples"][0]
             await device.line.text(json.dumps({**example, "seq": 1}))
-            await sheet.holds("server.framing.directions", device.line.until("error", code="UNKNOWN_TYPE"))
+            await sheet.holds(
+                "server.errors.type-of-other-direction", device.line.until("error", code="UNKNOWN_TYPE")
+            )
 
 
 @scenario(
     must(
-        "server.versions.refused", "§3.1", "a hello of another version is answered UNSUPPORTED_VERSION, v 1"
+        "server.sessions.other-version-refused",
+        "§3.1",
+        "a hello of another version is answered UNSUPPORTED_VERSION",
     ),
-    must("server.versions.no-session", "§3.1", "... and opens no session; a hello of version 1 then does"),
+    must(
+        "server.sessions.no-session-for-other-version",
+        "§3.1",
+        "a hello of another version opens no session; one of version 1 does after it",
+    ),
 )
 async def versions(server: Server, sheet: Sheet) -> None:
     async with server.line() as line:
         await line.text(json.dumps({"v": 2, "seq": 0, "type": "hello", **server.credential}))
         answer = await line.until("ready", "error")
         refused = answer.get("code") == "UNSUPPORTED_VERSION" and answer["v"] == 1 and answer["seq"] == 0
-        sheet.settle("server.versions.refused", refused, shown(answer))
+        sheet.settle("server.sessions.other-version-refused", refused, shown(answer))
         await line.send({"v": 1, "seq": 0, "type": "hello", **server.credential})
         answers = [await line.until("ready", "error")]
         await line.sync()
         opened = line.seen("ready")
         sheet.settle(
-            "server.versions.no-session", len(opened) == 1, f"{len(opened)} sessions; {shown(answers[0])}"
+            "server.sessions.no-session-for-other-version",
+            len(opened) == 1,
+            f"{len(opened)} sessions; {shown(answers[0])}",
         )
 
 
 @scenario(
-    must("server.errors.not-acted-on", "§9.1", "an invalid message has no effect"),
-    must("server.errors.session-goes-on", "§9.1", "a session goes on after invalid messages"),
+    must("server.errors.invalid-not-acted-on", "§9.1", "an invalid message has no effect"),
+    must("server.errors.invalid-survived", "§9.1", "a session goes on after invalid messages"),
 )
 async def invalid_messages_in_a_session(server: Server, sheet: Sheet) -> None:
     """Their numbers are those that come next: whether they count is left open, and a gap is no reason to stop."""
@@ -103,14 +115,14 @@ async def invalid_messages_in_a_session(server: Server, sheet: Sheet) -> None:
             await device.line.text(json.dumps({"v": 1, "seq": device.seq, **message}))
             await device.line.until("error", code="INVALID_FIELD")
         await device.result(call)
-        done = await sheet.holds("server.errors.session-goes-on", device.finish(turn))
+        done = await sheet.holds("server.errors.invalid-survived", device.finish(turn))
         if done is None:
             raise Unmet("the session did not go on")
         count, context = await device.ask("count"), await device.ask("context")
         acted = device.line.seen("interrupted")
         ok = done == "done" and (count, context) == ("2", '"before"') and not acted
         sheet.settle(
-            "server.errors.not-acted-on",
+            "server.errors.invalid-not-acted-on",
             ok,
             f"{done!r}, {count} texts, context {context}, {len(acted)} interrupted",
         )
@@ -118,12 +130,22 @@ async def invalid_messages_in_a_session(server: Server, sheet: Sheet) -> None:
 
 @scenario(
     should(
-        "server.limits.big-message", "§11", "a message that is too big is answered or ends the connection"
+        "server.errors.too-large-answered",
+        "§11",
+        "a message that is too big is answered or ends the connection",
     ),
-    should("server.limits.big-audio", "§11", "... and so is an audio frame"),
-    should("server.limits.deep-nesting", "§11", "... and a message that nests too deeply"),
-    should("server.limits.many-tools", "§11", "... and a hello with very many tools"),
-    must("server.limits.survives", "§9.1", "the server is there for others afterwards"),
+    should(
+        "server.audio.too-large-answered",
+        "§11",
+        "an audio frame that is too big is answered or ends the connection",
+    ),
+    should(
+        "server.errors.too-deep-answered",
+        "§11",
+        "a message that nests too deeply is answered or ends the connection",
+    ),
+    should("server.sessions.many-tools-answered", "§11", "a hello with very many tools is answered"),
+    must("server.errors.too-much-survived", "§9.1", "what is too much does not bring the server down"),
 )
 async def too_much(server: Server, sheet: Sheet) -> None:
     """What is not refused has to be handled, and so acknowledged; of audio nothing is heard but the next pong."""
@@ -132,18 +154,18 @@ async def too_much(server: Server, sheet: Sheet) -> None:
         limits = limits if isinstance(limits, dict) else {}
         text = "x" * (1000 + int(limits.get("messageBytes", 1 << 20)))
         await device.line.text(json.dumps({"v": 1, "seq": 1, "type": "context", "context": text}))
-        await sheet.holds("server.limits.big-message", device.line.outcome("error", "ack"))
+        await sheet.holds("server.errors.too-large-answered", device.line.outcome("error", "ack"))
     async with server.session() as device:
         await device.line.audio(0, bytes(1000 + int(limits.get("audioBytes", 1 << 20))))
         await device.line.send({"v": 1, "seq": 0, "type": "ping"})
-        await sheet.holds("server.limits.big-audio", device.line.outcome("error", "pong"))
+        await sheet.holds("server.audio.too-large-answered", device.line.outcome("error", "pong"))
     async with server.session() as device:
         deep = "[" * DEEP + "]" * DEEP
         await device.line.text('{"v":1,"seq":1,"type":"context","context":' + deep + "}")
-        await sheet.holds("server.limits.deep-nesting", device.line.outcome("error", "ack"))
+        await sheet.holds("server.errors.too-deep-answered", device.line.outcome("error", "ack"))
     async with server.line() as line:
         tools = [{"name": f"tool-{number}"} for number in range(MANY)]
         await line.send({"v": 1, "seq": 0, "type": "hello", **server.credential, "tools": tools})
-        await sheet.holds("server.limits.many-tools", line.until("ready", "error"))
+        await sheet.holds("server.sessions.many-tools-answered", line.until("ready", "error"))
     async with server.line() as line:
-        await sheet.holds("server.limits.survives", line.sync())
+        await sheet.holds("server.errors.too-much-survived", line.sync())

@@ -4,36 +4,75 @@ from __future__ import annotations
 
 import asyncio
 
-from vrt_host.conformance.checks import Sheet, Unmet, must, should
-from vrt_host.conformance.client import Server
+from vrt_host.conformance.checks import Sheet, Unmet, must, should, shown
+from vrt_host.conformance.client import Device, Server
 from vrt_host.conformance.run import scenario
 
 BURST = 70
 """Messages at once, more than two times 32."""
-ACK_S = 1.0
-"""What "250 ms" may become on the way, before the factor."""
+TRIES = 3
+DELAY_S, AT_ONCE_S = 0.35, 0.2
+"""What "250 ms" and "at once" may become on the way, before the factor."""
 U32_MAX = 0xFFFF_FFFF
 
 
 @scenario(
-    should("server.acks.bounded-delay", "§4.2", "a message is acknowledged within a bounded delay"),
-    should("server.acks.of-many", "§4.2", "many messages are acknowledged to the last one"),
+    should("server.reliability.acknowledges", "§4.2", "a message is acknowledged within a bounded delay"),
+    should(
+        "server.reliability.acknowledges-in-250-ms", "§4.2", "a message is acknowledged after 250 ms at most"
+    ),
+    should(
+        "server.reliability.acknowledges-after-32", "§4.2", "32 messages are acknowledged sooner than that"
+    ),
+    should("server.reliability.acknowledges-many", "§4.2", "many messages are acknowledged to the last one"),
 )
 async def acknowledgements(server: Server, sheet: Sheet) -> None:
-    loop = asyncio.get_running_loop()
+    """The best of a few tries counts: a busy machine is no fault of the server's."""
     async with server.session() as device:
-        began = loop.time()
-        await device.send("context", context=1)
-        if await sheet.holds("server.acks.bounded-delay", device.acknowledged(ACK_S)):
-            sheet.note("server.acks.bounded-delay", f"after {1000 * (loop.time() - began):.0f} ms")
-        for number in range(BURST):
-            await device.send("context", context=number)
-        await sheet.holds("server.acks.of-many", device.acknowledged())
+        await sheet.holds("server.reliability.acknowledges", _acknowledged(device, 1))
+        for check, count, most_s in (
+            ("server.reliability.acknowledges-in-250-ms", 1, DELAY_S),
+            ("server.reliability.acknowledges-after-32", 32, AT_ONCE_S),
+        ):
+            best = min([await _acknowledged(device, count) for _ in range(TRIES)])
+            sheet.note(check, f"after {1000 * best:.0f} ms")
+            sheet.settle(check, best <= server.pace.s(most_s), f"after {1000 * best:.0f} ms")
+        await sheet.holds("server.reliability.acknowledges-many", _acknowledged(device, BURST))
+
+
+async def _acknowledged(device: Device, count: int) -> float:
+    """Seconds until so many messages are acknowledged."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    for number in range(count):
+        await device.send("context", context=number)
+    await device.acknowledged()
+    return loop.time() - began
 
 
 @scenario(
-    must("server.duplicates.ignored", "§4.3", "a message whose seq was handled is not handled again"),
-    should("server.duplicates.acknowledged", "§4.3", "... and is acknowledged again"),
+    must(
+        "server.reliability.ack-before-work-is-done",
+        "§4.2",
+        "an ack does not wait for what a message started",
+    )
+)
+async def ack_of_work(server: Server, sheet: Sheet) -> None:
+    server.needs("think")
+    async with server.session() as device:
+        turn = await device.begin("think")
+        await device.acknowledged()
+        over = device.line.seen("turn.state", turnId=turn["turnId"], state="idle")
+        sheet.settle("server.reliability.ack-before-work-is-done", not over, shown(over))
+
+
+@scenario(
+    must(
+        "server.reliability.duplicate-not-handled",
+        "§4.3",
+        "a message whose seq was handled is not handled again",
+    ),
+    should("server.reliability.duplicate-acknowledged", "§4.3", "a duplicate is acknowledged again"),
 )
 async def duplicates(server: Server, sheet: Sheet) -> None:
     """A context that is out of date, and a text that would be counted."""
@@ -46,15 +85,17 @@ async def duplicates(server: Server, sheet: Sheet) -> None:
         place = device.line.skip()
         for message in device.sent:
             await device.line.send(message)
-        await sheet.holds("server.duplicates.acknowledged", device.line.until("ack", upTo=device.seq))
+        await sheet.holds(
+            "server.reliability.duplicate-acknowledged", device.line.until("ack", upTo=device.seq)
+        )
         context, count = await device.ask_json("context"), await device.ask_json("count")
         turns = len({state["turnId"] for state in device.line.seen("turn.state", since=place)})
         ok = (context, count, turns) == ("new", 3, 2)
         told = f"expected context new, 3 texts, 2 turns; got {context}, {count}, {turns}"
-        sheet.settle("server.duplicates.ignored", ok, told)
+        sheet.settle("server.reliability.duplicate-not-handled", ok, told)
 
 
-@scenario(must("server.seq.survives-gap", "§4.3", "a gap does not bring the server down"))
+@scenario(must("server.reliability.gap-survived", "§4.3", "a gap does not bring the server down"))
 async def gap(server: Server, sheet: Sheet) -> None:
     """There is no recovery from one, so that the session may end; the server may not."""
     async with server.session() as device:
@@ -62,12 +103,14 @@ async def gap(server: Server, sheet: Sheet) -> None:
         device.seq += 1000
         await device.send("context", context=2)
         await device.line.send({"v": 1, "seq": 0, "type": "ping"})
-        await sheet.holds("server.seq.survives-gap", device.line.outcome("pong"))
+        await sheet.holds("server.reliability.gap-survived", device.line.outcome("pong"))
     async with server.line() as line:
-        await sheet.holds("server.seq.survives-gap", line.sync())
+        await sheet.holds("server.reliability.gap-survived", line.sync())
 
 
-@scenario(must("server.acks.beyond-last", "§4.2", "an ack beyond the last seq acknowledges everything"))
+@scenario(
+    must("server.reliability.ack-beyond-last", "§4.2", "an ack beyond the last seq acknowledges everything")
+)
 async def ack_beyond_last(server: Server, sheet: Sheet) -> None:
     server.needs("text")
     async with server.session() as device:
@@ -80,14 +123,14 @@ async def ack_beyond_last(server: Server, sheet: Sheet) -> None:
             raise Unmet(f"it was answered with {errors[0]}")
         device.cut()
         await device.resume()
-        await sheet.holds("server.acks.beyond-last", device.ask("text"))
+        await sheet.holds("server.reliability.ack-beyond-last", device.ask("text"))
 
 
-@scenario(must("server.heartbeat.pong", "§4.4", "every ping is answered by one pong"))
+@scenario(must("server.reliability.pong-for-every-ping", "§4.4", "every ping is answered by one pong"))
 async def pings(server: Server, sheet: Sheet) -> None:
     async with server.session(pings=False) as device:
         for _ in range(5):
             await device.line.send({"v": 1, "seq": 0, "type": "ping"})
         await device.line.sync()
         pongs = len(device.line.seen("pong"))
-        sheet.settle("server.heartbeat.pong", pongs == 6, f"6 pings, {pongs} pongs")
+        sheet.settle("server.reliability.pong-for-every-ping", pongs == 6, f"6 pings, {pongs} pongs")

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import json
-import math
-import re
 import uuid
 
 from vrt_host.conformance.checks import Sheet, may, must, should, shown
 from vrt_host.conformance.client import ECHO, Closed, Server
 from vrt_host.conformance.run import scenario
+from vrt_host.conformance.server_cases.ids import ENOUGH, LEAST_BITS, WANTED_BITS, random_bits
+from vrt_host.protocol import wire
 from vrt_host.protocol.wire import Message
 
 PING: Message = {"v": 1, "seq": 0, "type": "ping"}
 STREAMS, GLOBAL_IDS = "tool-stream-v1", "global-tool-ids-v1"
 NOBODY_S = "x-nobody-knows.this-1"
-SESSIONS = 12
-"""How many ids are compared."""
-WANTED_BITS, LEAST_BITS = 112, 64
-"""Of 12 ids of 122 random bits a few positions may agree by chance; below the other number ids can be guessed."""
 
 
 def hello(server: Server, **members: object) -> Message:
@@ -27,12 +23,22 @@ def hello(server: Server, **members: object) -> Message:
 
 
 @scenario(
-    must("server.opening.ping", "§4.4", "a ping before hello is answered"),
-    must("server.opening.no-session", "§5.1", "another message before hello is answered NO_SESSION, seq 0"),
-    must("server.opening.audio-ignored", "§5.1", "audio before hello is ignored"),
-    must("server.opening.invalid", "§5.1", "an invalid message before hello is answered with its code"),
+    must("server.sessions.ping-before-hello", "§4.4", "a ping before hello is answered"),
     must(
-        "server.opening.hello-still", "§5.1", "after all that, hello opens a session on the same connection"
+        "server.sessions.no-session-before-hello",
+        "§5.1",
+        "another message before hello is answered NO_SESSION, seq 0",
+    ),
+    must("server.sessions.audio-before-hello", "§5.1", "audio before hello is ignored"),
+    must(
+        "server.sessions.invalid-before-hello",
+        "§5.1",
+        "an invalid message before hello is answered with its code",
+    ),
+    must(
+        "server.sessions.hello-after-no-session",
+        "§5.1",
+        "after all that, hello opens a session on the same connection",
     ),
 )
 async def before_hello(server: Server, sheet: Sheet) -> None:
@@ -46,70 +52,80 @@ async def before_hello(server: Server, sheet: Sheet) -> None:
     )
     async with server.line() as line:
         await line.send(PING)
-        await sheet.holds("server.opening.ping", line.until("pong"))
+        await sheet.holds("server.sessions.ping-before-hello", line.until("pong"))
         for message in early:
             await line.text(json.dumps({"v": 1, **message}))
-            error = await sheet.holds("server.opening.no-session", line.until("error", "pong"))
+            error = await sheet.holds("server.sessions.no-session-before-hello", line.until("error", "pong"))
             right = error is not None and (error.get("code"), error["seq"]) == ("NO_SESSION", 0)
-            sheet.settle("server.opening.no-session", right, f"{shown(message)}: {shown(error)}")
+            sheet.settle(
+                "server.sessions.no-session-before-hello", right, f"{shown(message)}: {shown(error)}"
+            )
         place = line.place
         await line.audio(0, bytes(160))
         await line.sync()
         errors = line.seen("error", since=place)
-        sheet.settle("server.opening.audio-ignored", not errors, shown(errors))
+        sheet.settle("server.sessions.audio-before-hello", not errors, shown(errors))
         await line.text("[]")
-        await sheet.holds("server.opening.invalid", line.until("error", code="MALFORMED", recoverable=True))
+        await sheet.holds(
+            "server.sessions.invalid-before-hello", line.until("error", code="MALFORMED", recoverable=True)
+        )
         await line.send(hello(server))
-        await sheet.holds("server.opening.hello-still", line.until("ready"))
+        await sheet.holds("server.sessions.hello-after-no-session", line.until("ready"))
 
 
 @scenario(
+    must("server.sessions.ping-while-opening", "§4.4", "a ping right behind hello is answered"),
     must(
-        "server.opening.kept-in-order",
+        "server.sessions.kept-while-opening",
         "§5.1",
         "messages that come before ready are handled after it, in order",
-    )
+    ),
 )
 async def right_behind_hello(server: Server, sheet: Sheet) -> None:
-    server.needs("context")
     async with server.line() as line:
         await line.send(hello(server, context=0))
         for seq in range(1, 9):
             await line.send({"v": 1, "seq": seq, "type": "context", "context": seq})
         await line.send({"v": 1, "seq": 9, "type": "text", "text": "test context"})
+        await sheet.holds("server.sessions.ping-while-opening", line.sync())
+        server.needs("context")
         text = await line.until("text")
         sheet.settle(
-            "server.opening.kept-in-order", text["text"] == "8", f"expected context 8: {shown(text)}"
+            "server.sessions.kept-while-opening", text["text"] == "8", f"expected context 8: {shown(text)}"
         )
 
 
 @scenario(
-    must("server.opening.second-hello", "§5.1", "a hello right behind the first is answered DUPLICATE_HELLO"),
-    must("server.sessions.second-hello", "§5.1", "a hello in an open session is answered DUPLICATE_HELLO"),
-    must("server.sessions.second-hello-harmless", "§5.1", "... and the session goes on"),
+    must(
+        "server.sessions.duplicate-hello-while-opening",
+        "§5.1",
+        "a hello right behind the first is answered DUPLICATE_HELLO",
+    ),
+    must("server.sessions.duplicate-hello", "§5.1", "a hello in an open session is answered DUPLICATE_HELLO"),
+    must("server.sessions.duplicate-hello-harmless", "§5.1", "a second hello changes nothing in the session"),
 )
 async def second_hello(server: Server, sheet: Sheet) -> None:
     async with server.line() as line:
         await line.send(hello(server))
         await line.send(hello(server))
         duplicate = line.until("error", code="DUPLICATE_HELLO", recoverable=True)
-        await sheet.holds("server.opening.second-hello", duplicate)
+        await sheet.holds("server.sessions.duplicate-hello-while-opening", duplicate)
         if not line.seen("ready"):
             await line.until("ready")
         place = line.place
         await line.send(hello(server, sessionId=str(uuid.uuid4())))
         answer = await line.until("error")
         right = answer["code"] == "DUPLICATE_HELLO" and answer["recoverable"] and answer["seq"] > 0
-        sheet.settle("server.sessions.second-hello", right, shown(answer))
+        sheet.settle("server.sessions.duplicate-hello", right, shown(answer))
         await line.send({"v": 1, "seq": 1, "type": "context", "context": None})
         await line.sync()
         harm = line.seen("ready", "error", since=place)[1:] or line.closed
-        sheet.settle("server.sessions.second-hello-harmless", not harm, shown(harm))
+        sheet.settle("server.sessions.duplicate-hello-harmless", not harm, shown(harm))
 
 
 @scenario(
     must(
-        "server.opening.start-failed",
+        "server.sessions.start-failed",
         "§5.1",
         "START_FAILED with seq 0 and close 1011, when a session cannot start",
     )
@@ -122,100 +138,115 @@ async def start_failed(server: Server, sheet: Sheet) -> None:
         closed = None if answer["type"] == "ready" else await line.until_closed()
         right = (answer.get("code"), answer.get("recoverable"), answer["seq"]) == ("START_FAILED", False, 0)
         right &= isinstance(closed, Closed) and closed.code == 1011
-        sheet.settle("server.opening.start-failed", right, f"{shown(answer)}, then {closed}")
+        sheet.settle("server.sessions.start-failed", right, f"{shown(answer)}, then {closed}")
 
 
 @scenario(
     must("server.sessions.opens", "§5.2", "a hello without sessionId opens a session"),
-    must("server.sessions.not-resumed", "§5.2", "resumedFrom is absent unless the session is resumed"),
-    must("server.sessions.unguessable", "§5.2", "session ids cannot be guessed"),
-    should("server.sessions.random-bits", "§5.2", "session ids have about 122 random bits"),
+    must(
+        "server.sessions.ready-without-resumed-from",
+        "§5.2",
+        "resumedFrom is absent unless the session is resumed",
+    ),
+    must("server.sessions.session-ids-unguessable", "§5.2", "session ids cannot be guessed"),
+    should("server.sessions.session-id-length", "§5.2", "session ids have about 122 random bits"),
 )
 async def session_ids(server: Server, sheet: Sheet) -> None:
     ids = []
-    for _ in range(SESSIONS):
+    for _ in range(ENOUGH):
         async with server.line() as line:
             await line.send(hello(server))
             ready = await sheet.holds("server.sessions.opens", line.until("ready"))
             if ready is not None:
                 ids.append(ready["sessionId"])
-                sheet.settle("server.sessions.not-resumed", "resumedFrom" not in ready, shown(ready))
-    bits = _bits(ids)
+                sheet.settle(
+                    "server.sessions.ready-without-resumed-from", "resumedFrom" not in ready, shown(ready)
+                )
+    bits = random_bits(ids)
     told = f"about {bits} bits: {shown(ids[:3])}"
-    sheet.settle("server.sessions.unguessable", bits >= LEAST_BITS, told)
-    sheet.settle("server.sessions.random-bits", bits >= WANTED_BITS, told)
-
-
-def _bits(ids: list[str]) -> int:
-    """What the ids can hold at most that is random: characters of their alphabet at places where they differ."""
-    if len(set(ids)) < len(ids) or not ids:
-        return 0
-    letters = "".join(ids)
-    digits = 16 if re.fullmatch(r"[0-9a-fA-F-]*", letters) else 10 if letters.isdigit() else 64
-    shortest = min(map(len, ids))
-    places = sum(len({one[place] for one in ids}) > 2 for place in range(shortest))
-    return round(places * math.log2(digits))
+    sheet.settle("server.sessions.session-ids-unguessable", bits >= LEAST_BITS, told)
+    sheet.settle("server.sessions.session-id-length", bits >= WANTED_BITS, told)
 
 
 @scenario(
-    must("server.capabilities.offered-only", "§3.3", "capabilities in effect are offered ones, each once"),
-    must("server.capabilities.unknown-ignored", "§3.3", "a token that nobody knows is ignored"),
-    must("server.capabilities.none", "§3.3", "without an offer none are in effect"),
     must(
-        "server.capabilities.fixed",
+        "server.sessions.capabilities-of-the-offer",
+        "§3.3",
+        "capabilities in effect are offered ones, each once",
+    ),
+    must("server.sessions.unknown-capability-ignored", "§3.3", "a token that nobody knows is ignored"),
+    must(
+        "server.sessions.registered-capabilities", "§3.4", "a token in effect is registered, or a private one"
+    ),
+    must("server.sessions.no-capability-without-offer", "§3.3", "without an offer none are in effect"),
+    must(
+        "server.resume.capabilities-repeated",
         "§3.3",
         "a resumed ready repeats the set; what a resuming hello offers is ignored",
     ),
-    may("server.capabilities.tool-stream-v1", "§7.5", "the server supports tool-stream-v1"),
-    may("server.capabilities.global-tool-ids-v1", "§6.3", "the server supports global-tool-ids-v1"),
+    may("server.streams.supported", "§7.5", "the server supports tool-stream-v1"),
+    may("server.tools.global-ids-supported", "§6.3", "the server supports global-tool-ids-v1"),
 )
 async def capabilities(server: Server, sheet: Sheet) -> None:
-    offered = [STREAMS, NOBODY_S, GLOBAL_IDS, STREAMS]
+    path = wire.schema_folder() / "capabilities.json"
+    registered = {entry["token"] for entry in json.loads(path.read_text("utf-8"))["capabilities"]}
+    offered = [STREAMS, NOBODY_S, GLOBAL_IDS, "nobody.knows-this", STREAMS]
     async with server.session(capabilities=offered) as device:
         effect = device.ready.get("capabilities", [])
         right = set(effect) <= set(offered) and len(set(effect)) == len(effect)
-        sheet.settle("server.capabilities.offered-only", right, shown(device.ready))
-        sheet.settle("server.capabilities.unknown-ignored", NOBODY_S not in effect, shown(device.ready))
-        for token in (STREAMS, GLOBAL_IDS):
-            sheet.settle(f"server.capabilities.{token}", token in effect)
+        sheet.settle("server.sessions.capabilities-of-the-offer", right, shown(device.ready))
+        sheet.settle(
+            "server.sessions.unknown-capability-ignored", NOBODY_S not in effect, shown(device.ready)
+        )
+        unregistered = [token for token in effect if not (token in registered or token.startswith("x-"))]
+        sheet.settle("server.sessions.registered-capabilities", not unregistered, shown(unregistered))
+        for token, check in (
+            (STREAMS, "server.streams.supported"),
+            (GLOBAL_IDS, "server.tools.global-ids-supported"),
+        ):
+            sheet.settle(check, token in effect)
         device.cut()
         resumed = (await device.resume(capabilities=[])).get("capabilities", [])
         sheet.settle(
-            "server.capabilities.fixed", sorted(resumed) == sorted(effect), f"{effect}, then {resumed}"
+            "server.resume.capabilities-repeated",
+            sorted(resumed) == sorted(effect),
+            f"{effect}, then {resumed}",
         )
     async with server.session() as device:
         effect = device.ready.get("capabilities", [])
-        sheet.settle("server.capabilities.none", not effect, shown(device.ready))
+        sheet.settle("server.sessions.no-capability-without-offer", not effect, shown(device.ready))
         device.cut()
         resumed = (await device.resume(capabilities=offered)).get("capabilities", [])
-        sheet.settle("server.capabilities.fixed", not resumed, f"none, then {resumed}")
+        sheet.settle("server.resume.capabilities-repeated", not resumed, f"none, then {resumed}")
 
 
 @scenario(
-    must("server.context.initial", "§5.5", "hello.context is the first context"),
-    must("server.context.replaced", "§5.5", "each context message replaces the one before, in order"),
-    must("server.context.cleared", "§5.5", "null clears it"),
+    must("server.sessions.context-of-hello", "§5.5", "hello.context is the first context"),
+    must(
+        "server.sessions.context-in-order", "§5.5", "each context message replaces the one before, in order"
+    ),
+    must("server.sessions.context-cleared", "§5.5", "null clears it"),
 )
 async def context(server: Server, sheet: Sheet) -> None:
     server.needs("context")
     async with server.session(context={"doc": 1}) as device:
         first = await device.ask_json("context")
-        sheet.settle("server.context.initial", first == {"doc": 1}, f"it is {shown(first)}")
+        sheet.settle("server.sessions.context-of-hello", first == {"doc": 1}, f"it is {shown(first)}")
         for number in range(10):
             await device.send("context", context=[number])
         last = await device.ask_json("context")
-        sheet.settle("server.context.replaced", last == [9], f"expected [9], got {shown(last)}")
+        sheet.settle("server.sessions.context-in-order", last == [9], f"expected [9], got {shown(last)}")
         await device.send("context", context=None)
         none = await device.ask_json("context")
-        sheet.settle("server.context.cleared", none is None, f"it is {shown(none)}")
+        sheet.settle("server.sessions.context-cleared", none is None, f"it is {shown(none)}")
     async with server.session() as device:
         none = await device.ask_json("context")
-        sheet.settle("server.context.initial", none is None, f"without one it is {shown(none)}")
+        sheet.settle("server.sessions.context-of-hello", none is None, f"without one it is {shown(none)}")
 
 
 @scenario(
     should("server.sessions.bad-tool-declined", "§5.2", "a tool that cannot be used is declined alone"),
-    must("server.calls.never-undeclared", "§7.1", "a tool that was not declared is never called"),
+    must("server.tools.undeclared-not-called", "§7.1", "a tool that was not declared is never called"),
 )
 async def tools(server: Server, sheet: Sheet) -> None:
     async with server.line() as line:
@@ -226,4 +257,4 @@ async def tools(server: Server, sheet: Sheet) -> None:
     async with server.session(tools=[]) as device:
         await device.ask("call")
         called = device.line.seen("tool.call")
-        sheet.settle("server.calls.never-undeclared", not called, shown(called))
+        sheet.settle("server.tools.undeclared-not-called", not called, shown(called))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 
-from vrt_host.conformance.checks import NotTestable, Sheet, must, shown
+from vrt_host.conformance.checks import NotTestable, Sheet, must, should, shown
 from vrt_host.conformance.client import ECHO, Device, Server
 from vrt_host.conformance.run import scenario
+from vrt_host.conformance.server_cases.ids import ENOUGH, WANTED_BITS, random_bits
 from vrt_host.protocol.wire import Message
 
 STREAMS, GLOBAL_IDS = "tool-stream-v1", "global-tool-ids-v1"
@@ -45,10 +46,15 @@ def _phases(calls: dict[str, list[Message]]) -> list[list[str]]:
 
 
 @scenario(
+    must("server.streams.every-call", "§7.5", "every call has a stream"),
     must("server.streams.one-terminal", "§7.5", "every call has exactly one terminal phase"),
-    must("server.streams.arguments", "§7.5", "arguments-complete carries the arguments of the call"),
-    must("server.streams.deltas", "§7.5", "the fragments are the JSON text of the arguments"),
-    must("server.streams.settled", "§7.5", "settled tells whether the call succeeded and, if not, its code"),
+    must("server.streams.complete-arguments", "§7.5", "arguments-complete carries the arguments of the call"),
+    must("server.streams.deltas-make-arguments", "§7.5", "the fragments are the JSON text of the arguments"),
+    must(
+        "server.streams.settled-tells-code",
+        "§7.5",
+        "settled tells whether the call succeeded and, if not, its code",
+    ),
 )
 async def device_tools(server: Server, sheet: Sheet) -> None:
     server.needs("call", "stream")
@@ -66,18 +72,23 @@ async def device_tools(server: Server, sheet: Sheet) -> None:
             await device.finish(turn)
             device.line.rewind(place)
             stream = (await _settled(device, place)).get(call["callId"], [])
+            sheet.settle("server.streams.every-call", bool(stream), f"none for {shown(call)}")
             ends = [one for one in stream if one["phase"] in TERMINAL]
             sheet.settle("server.streams.one-terminal", len(ends) == 1, f"{words}: {_phases({'': stream})}")
             complete = [one["arguments"] for one in stream if one["phase"] == "arguments-complete"]
             told = f"{shown(complete)} for {shown(call['arguments'])}"
-            sheet.settle("server.streams.arguments", complete == [call["arguments"]], told)
+            sheet.settle("server.streams.complete-arguments", complete == [call["arguments"]], told)
             text = "".join(one["delta"] for one in stream if one["phase"] == "arguments-delta")
             if text:
-                sheet.settle("server.streams.deltas", _is_json(text, call["arguments"]), shown(text))
+                sheet.settle(
+                    "server.streams.deltas-make-arguments", _is_json(text, call["arguments"]), shown(text)
+                )
             if ends:
                 right = (ends[0]["phase"], ends[0].get("ok"), ends[0].get("code"))
                 wanted = ("settled", result["ok"], result.get("code"))
-                sheet.settle("server.streams.settled", right == wanted, f"{shown(result)}: {shown(ends[0])}")
+                sheet.settle(
+                    "server.streams.settled-tells-code", right == wanted, f"{shown(result)}: {shown(ends[0])}"
+                )
 
 
 def _is_json(text: str, value: object) -> bool:
@@ -89,8 +100,16 @@ def _is_json(text: str, value: object) -> bool:
 
 
 @scenario(
-    must("server.streams.cancelled", "§7.5", "the calls of an interrupted turn are cancelled, each once"),
-    must("server.streams.failed", "§7.5", "a call that the model gave up ends with failed, and is not sent"),
+    must(
+        "server.streams.cancelled-by-interrupt",
+        "§7.5",
+        "the calls of an interrupted turn are cancelled, each once",
+    ),
+    must(
+        "server.streams.failed-when-not-issued",
+        "§7.5",
+        "a call that the model gave up ends with failed, and is not sent",
+    ),
 )
 async def given_up(server: Server, sheet: Sheet) -> None:
     server.needs("calls", "broken")
@@ -104,7 +123,9 @@ async def given_up(server: Server, sheet: Sheet) -> None:
         device.line.rewind(0)
         calls = await _settled(device, 0)
         ends = [[phase for phase in phases if phase in TERMINAL] for phases in _phases(calls)]
-        sheet.settle("server.streams.cancelled", ends == [["cancelled"]] * 3, f"{_phases(calls)}")
+        sheet.settle(
+            "server.streams.cancelled-by-interrupt", ends == [["cancelled"]] * 3, f"{_phases(calls)}"
+        )
         place = device.line.skip()
         await device.ask("broken")
         device.line.rewind(place)
@@ -112,12 +133,14 @@ async def given_up(server: Server, sheet: Sheet) -> None:
         ends = [phases[-1:] for phases in _phases(calls)]
         called = device.line.seen("tool.call", since=place)
         right = ends == [["failed"]] and not called
-        sheet.settle("server.streams.failed", right, f"{_phases(calls)}, called: {shown(called)}")
+        sheet.settle(
+            "server.streams.failed-when-not-issued", right, f"{_phases(calls)}, called: {shown(called)}"
+        )
 
 
 @scenario(
     must("server.streams.own-tools", "§7.5", "a tool of the server's own has a stream, progress and one end"),
-    must("server.streams.no-output", "§7.5", "the output of a server tool is never included"),
+    must("server.streams.settled-without-output", "§7.5", "the output of a server tool is never included"),
 )
 async def own_tools(server: Server, sheet: Sheet) -> None:
     server.needs("work")
@@ -136,11 +159,13 @@ async def own_tools(server: Server, sheet: Sheet) -> None:
         outputs = [
             one for messages in calls.values() for one in messages if "output" in one or "result" in one
         ]
-        sheet.settle("server.streams.no-output", not outputs, shown(outputs))
+        sheet.settle("server.streams.settled-without-output", not outputs, shown(outputs))
 
 
 @scenario(
-    must("server.ids.kept", "§6.3", "a call that is resent after a resume has the same callId and turnId")
+    must("server.resume.identifiers-kept", "§6.3", "a call that is resent has the same callId and turnId"),
+    should("server.turns.turn-id-length", "§6.3", "a turnId has about 122 random bits"),
+    should("server.tools.call-id-length", "§6.3", "a callId has about 122 random bits"),
 )
 async def identifiers(server: Server, sheet: Sheet) -> None:
     server.needs("call")
@@ -152,4 +177,17 @@ async def identifiers(server: Server, sheet: Sheet) -> None:
         await device.resume(resumeFrom=call["seq"] - 1)
         again = await device.line.until("tool.call")
         same = (again["callId"], again["turnId"]) == (call["callId"], call["turnId"])
-        sheet.settle("server.ids.kept", same, f"{shown(call)}, then {shown(again)}")
+        sheet.settle("server.resume.identifiers-kept", same, f"{shown(call)}, then {shown(again)}")
+        await device.result(again)
+        for _ in range(ENOUGH):
+            turn = await device.begin("call")
+            await device.result(await device.line.until("tool.call"))
+            await device.finish(turn)
+        calls = device.line.seen("tool.call")
+        for member, check in (
+            ("turnId", "server.turns.turn-id-length"),
+            ("callId", "server.tools.call-id-length"),
+        ):
+            ids = [call[member] for call in calls]
+            bits = random_bits(ids)
+            sheet.settle(check, bits >= WANTED_BITS, f"about {bits} bits: {shown(ids[:3])}")

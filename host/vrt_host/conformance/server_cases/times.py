@@ -29,9 +29,15 @@ def _time(server: Server, device: Device, member: str, usual_s: float) -> float:
 
 
 @scenario(
-    must("server.heartbeat.closes", "§4.4", "a connection on which nothing comes is closed with 4408"),
-    must("server.heartbeat.resumable", "§4.4", "... and its session stays resumable"),
-    must("server.heartbeat.any-frame", "§4.4", "a frame of any kind keeps a connection open"),
+    must(
+        "server.reliability.heartbeat-timeout",
+        "§4.4",
+        "a connection on which nothing comes is closed with 4408",
+    ),
+    must(
+        "server.resume.after-heartbeat-timeout", "§4.4", "after a heartbeat timeout the session is resumable"
+    ),
+    must("server.reliability.any-frame-counts", "§4.4", "a frame of any kind keeps a connection open"),
 )
 async def heartbeat(server: Server, sheet: Sheet) -> None:
     """The silent one does not even read, so that no WebSocket ping of the server's is answered."""
@@ -48,17 +54,17 @@ async def heartbeat(server: Server, sheet: Sheet) -> None:
             await pinging.send("ping")
             await sounding.line.audio(number, SILENCE)
         silent.line.pause(False)
-        closed = await sheet.holds("server.heartbeat.closes", silent.line.until_closed())
+        closed = await sheet.holds("server.reliability.heartbeat-timeout", silent.line.until_closed())
         if closed is not None:
-            sheet.settle("server.heartbeat.closes", closed.code == 4408, f"closed with {closed}")
+            sheet.settle("server.reliability.heartbeat-timeout", closed.code == 4408, f"closed with {closed}")
         for device in (pinging, sounding):
-            await sheet.holds("server.heartbeat.any-frame", device.line.sync())
-        await sheet.holds("server.heartbeat.resumable", silent.resume())
+            await sheet.holds("server.reliability.any-frame-counts", device.line.sync())
+        await sheet.holds("server.resume.after-heartbeat-timeout", silent.resume())
 
 
 @scenario(
-    must("server.window.open", "§5.1", "a parked session is resumable within the resume window"),
-    must("server.window.closes", "§5.1", "a parked session is closed when the resume window is over"),
+    must("server.resume.within-window", "§5.1", "a parked session is resumable within the resume window"),
+    must("server.resume.window-ends", "§5.1", "a parked session is closed when the resume window is over"),
 )
 async def resume_window(server: Server, sheet: Sheet) -> None:
     async with server.session() as early, server.session() as late:
@@ -66,8 +72,8 @@ async def resume_window(server: Server, sheet: Sheet) -> None:
         early.cut()
         late.cut()
         await asyncio.sleep(seconds / 2)
-        await sheet.holds("server.window.open", early.resume())
+        await sheet.holds("server.resume.within-window", early.resume())
         await asyncio.sleep(seconds / 2 + server.pace.s(MARGIN_S))
         answer = await late.rejoin()
-        sheet.settle("server.window.closes", answer.get("code") == "RESUME_FAILED", shown(answer))
-        await sheet.holds("server.window.open", early.line.sync())
+        sheet.settle("server.resume.window-ends", answer.get("code") == "RESUME_FAILED", shown(answer))
+        await sheet.holds("server.resume.within-window", early.line.sync())

@@ -15,7 +15,8 @@ ENOUGH_MS = 300
 
 
 @scenario(
-    must("server.turns.states", "§6.1", "a turn reports its states, the last of them idle"),
+    must("server.turns.text-answered", "§6.3", "a text is user input, and starts a turn"),
+    must("server.turns.ends-idle", "§6.1", "a turn reports its states, the last of them idle"),
     must("server.turns.first-epoch", "§6.1", "the epoch has risen from 0 when the first turn starts"),
     must("server.turns.new-turn", "§6.1", "each turn has a turnId of its own and a higher epoch"),
     should("server.turns.acting", "§6.1", "the state is acting while a tool runs"),
@@ -25,7 +26,8 @@ async def turns(server: Server, sheet: Sheet) -> None:
     async with server.session(tools=[ECHO]) as device:
         first = await device.begin("text")
         sheet.settle("server.turns.first-epoch", first["epoch"] >= 1, shown(first))
-        await sheet.holds("server.turns.states", device.finish(first))
+        said = await sheet.holds("server.turns.ends-idle", device.finish(first))
+        sheet.settle("server.turns.text-answered", said == "ok", f"'test text' was answered with {said!r}")
         second = await device.begin("call")
         new = second["epoch"] > first["epoch"] and second["turnId"] != first["turnId"]
         sheet.settle("server.turns.new-turn", new, f"{shown(first)}, then {shown(second)}")
@@ -36,7 +38,7 @@ async def turns(server: Server, sheet: Sheet) -> None:
             acting = device.line.seen("turn.state", turnId=second["turnId"], state="acting")
         sheet.settle("server.turns.acting", bool(acting), "no state acting came with the call")
         await device.result(call)
-        await sheet.holds("server.turns.states", device.finish(second))
+        await sheet.holds("server.turns.ends-idle", device.finish(second))
 
 
 async def _ended(device: Device, turn: Message) -> Message:
@@ -51,11 +53,11 @@ async def _ended(device: Device, turn: Message) -> Message:
 
 
 @scenario(
-    must("server.interrupt.answered", "§6.2", "interrupt during a response is answered by interrupted"),
-    must("server.interrupt.closed-epoch", "§6.2", "interrupted carries the epoch of the response"),
-    must("server.interrupt.next-turn", "§6.2", "the next turn is above the closed epoch"),
+    must("server.turns.interrupt-answered", "§6.2", "interrupt during a response is answered by interrupted"),
+    must("server.turns.interrupted-epoch", "§6.2", "interrupted carries the epoch of the response"),
+    must("server.turns.next-turn-is-open", "§6.2", "the next turn is above the closed epoch"),
     must(
-        "server.interrupt.nothing-in-flight", "§6.2", "without a response in flight, interrupt has no effect"
+        "server.turns.idle-interrupt-ignored", "§6.2", "without a response in flight, interrupt has no effect"
     ),
 )
 async def interrupt(server: Server, sheet: Sheet) -> None:
@@ -63,13 +65,13 @@ async def interrupt(server: Server, sheet: Sheet) -> None:
     async with server.session() as device:
         turn = await device.begin("think")
         await device.send("interrupt", epoch=turn["epoch"], reason="keyboard")
-        interrupted = await sheet.holds("server.interrupt.answered", device.line.until("interrupted"))
+        interrupted = await sheet.holds("server.turns.interrupt-answered", device.line.until("interrupted"))
         if interrupted is not None:
             right = interrupted["epoch"] == turn["epoch"]
-            sheet.settle("server.interrupt.closed-epoch", right, f"{shown(turn)}, then {shown(interrupted)}")
+            sheet.settle("server.turns.interrupted-epoch", right, f"{shown(turn)}, then {shown(interrupted)}")
         following = await device.begin("text")
         higher = following["epoch"] > turn["epoch"]
-        sheet.settle("server.interrupt.next-turn", higher, f"{shown(turn)}, then {shown(following)}")
+        sheet.settle("server.turns.next-turn-is-open", higher, f"{shown(turn)}, then {shown(following)}")
         await device.finish(following)
         place = device.line.skip()
         await device.send("interrupt", epoch=following["epoch"], reason="user")
@@ -77,12 +79,14 @@ async def interrupt(server: Server, sheet: Sheet) -> None:
         count = await device.ask("count")
         more = device.line.seen("interrupted", since=place)
         told = f"{shown(more)}, {count} texts"
-        sheet.settle("server.interrupt.nothing-in-flight", not more and count == "3", told)
+        sheet.settle("server.turns.idle-interrupt-ignored", not more and count == "3", told)
 
 
 @scenario(
     should(
-        "server.interrupt.late-one", "§6.2", "an interrupt of an earlier epoch does not stop a newer response"
+        "server.turns.late-interrupt-ignored",
+        "§6.2",
+        "an interrupt of an earlier epoch does not stop a newer response",
     )
 )
 async def late_interrupt(server: Server, sheet: Sheet) -> None:
@@ -97,20 +101,30 @@ async def late_interrupt(server: Server, sheet: Sheet) -> None:
         await device.send("interrupt", epoch=old["epoch"], reason="user")
         await device.result(call)
         end = await _ended(device, new)
-        sheet.settle("server.interrupt.late-one", end["type"] == "turn.state", shown(end))
+        sheet.settle("server.turns.late-interrupt-ignored", end["type"] == "turn.state", shown(end))
 
 
 @scenario(
-    must("server.interrupt.by-text", "§6.3", "a text during a response interrupts it first"),
-    should("server.interrupt.text-reason", "§6.3", "... with the reason user, when a reason is given"),
-    must("server.interrupt.not-by-text", "§6.3", "a text while nothing is in flight interrupts nothing"),
+    must("server.turns.text-interrupts-first", "§6.3", "a text during a response interrupts it first"),
+    should(
+        "server.turns.text-reason", "§6.3", "the reason of an interruption by text is user, when one is given"
+    ),
+    must(
+        "server.turns.idle-text-interrupts-nothing",
+        "§6.3",
+        "a text while nothing is in flight interrupts nothing",
+    ),
 )
 async def text_input(server: Server, sheet: Sheet) -> None:
     server.needs("think", "text")
     async with server.session() as device:
         await device.ask("text")
         await device.ask("text")
-        sheet.settle("server.interrupt.not-by-text", not device.line.seen("interrupted"), "interrupted came")
+        sheet.settle(
+            "server.turns.idle-text-interrupts-nothing",
+            not device.line.seen("interrupted"),
+            "interrupted came",
+        )
         turn = await device.begin("think")
         place = device.line.skip()
         following = await device.begin("text")
@@ -118,17 +132,21 @@ async def text_input(server: Server, sheet: Sheet) -> None:
         interrupted = device.line.seen("interrupted", since=place)
         first = bool(interrupted) and since.index(interrupted[0]) < since.index(following)
         first = first and interrupted[0]["epoch"] == turn["epoch"]
-        sheet.settle("server.interrupt.by-text", first, f"{shown(interrupted)} before {shown(following)}")
+        sheet.settle(
+            "server.turns.text-interrupts-first", first, f"{shown(interrupted)} before {shown(following)}"
+        )
         if interrupted:
             reason = interrupted[0].get("reason", "user")
-            sheet.settle("server.interrupt.text-reason", reason == "user", shown(interrupted[0]))
+            sheet.settle("server.turns.text-reason", reason == "user", shown(interrupted[0]))
 
 
 @scenario(
     must(
-        "server.interrupt.settles-calls", "§6.2", "an interruption settles the pending calls as INTERRUPTED"
+        "server.tools.pending-call-settled-by-interrupt",
+        "§6.2",
+        "an interruption settles the pending calls as INTERRUPTED",
     ),
-    must("server.calls.late-result", "§7.2", "a result that comes after the interruption is ignored"),
+    must("server.tools.late-result-ignored", "§7.2", "a result that comes after the interruption is ignored"),
 )
 async def interrupted_calls(server: Server, sheet: Sheet) -> None:
     server.needs("calls", "outcome")
@@ -139,33 +157,46 @@ async def interrupted_calls(server: Server, sheet: Sheet) -> None:
         await device.line.until("interrupted")
         outcome = await device.ask("outcome")
         sheet.settle(
-            "server.interrupt.settles-calls", outcome == "INTERRUPTED", f"the outcome is {outcome!r}"
+            "server.tools.pending-call-settled-by-interrupt",
+            outcome == "INTERRUPTED",
+            f"the outcome is {outcome!r}",
         )
         for call in calls:
             await device.result(call)
         later = await device.ask("outcome")
         sheet.settle(
-            "server.calls.late-result", later == outcome, f"the outcome was {outcome!r}, then {later!r}"
+            "server.tools.late-result-ignored",
+            later == outcome,
+            f"the outcome was {outcome!r}, then {later!r}",
         )
 
 
 @scenario(
     must(
-        "server.playback.truncates", "§6.2", "the conversation is truncated to what the device says it played"
+        "server.turns.truncated-to-playback",
+        "§6.2",
+        "the conversation is truncated to what the device says it played",
     ),
     should(
-        "server.playback.at-most-sent", "§8.4", "what is said to be played counts only as far as it was sent"
+        "server.turns.playback-at-most-sent",
+        "§8.4",
+        "what is said to be played counts only as far as it was sent",
     ),
-    should("server.playback.unknown-item", "§8.4", "playback of an item that is not known is ignored"),
+    should(
+        "server.turns.playback-of-unknown-item", "§8.4", "playback of an item that is not known is ignored"
+    ),
 )
 async def playback(server: Server, sheet: Sheet) -> None:
     server.needs("long", "heard")
-    for said, check in ((HEARD_MS, "server.playback.truncates"), (999_999, "server.playback.at-most-sent")):
+    for said, check in (
+        (HEARD_MS, "server.turns.truncated-to-playback"),
+        (999_999, "server.turns.playback-at-most-sent"),
+    ):
         async with server.session() as device:
             turn = await device.begin("long")
             start = await device.line.until("audio.start")
             await until_sound(device, ENOUGH_MS)
-            if check == "server.playback.truncates":
+            if check == "server.turns.truncated-to-playback":
                 await device.send("playback", itemId="no such item", playedMs=100)
             await device.send("playback", itemId=start["itemId"], playedMs=said)
             await device.send("interrupt", epoch=turn["epoch"], reason="speech")
@@ -175,13 +206,15 @@ async def playback(server: Server, sheet: Sheet) -> None:
             wanted = min(said, round(sent_ms))
             close = isinstance(heard, (int, float)) and abs(heard - wanted) <= 1
             sheet.settle(check, close, f"said {said} ms of {sent_ms:.0f} ms sent; the server took {heard}")
-            if check == "server.playback.truncates":
-                sheet.settle("server.playback.unknown-item", close, f"the server took {heard}")
+            if check == "server.turns.truncated-to-playback":
+                sheet.settle("server.turns.playback-of-unknown-item", close, f"the server took {heard}")
 
 
 @scenario(
     must(
-        "server.interrupt.by-speech", "§6.2", "the server interrupts a response when it hears the user speak"
+        "server.turns.speech-interrupts",
+        "§6.2",
+        "the server interrupts a response when it hears the user speak",
     ),
     should("server.turns.listening", "§6.1", "the turn of a user who speaks begins with listening"),
 )
@@ -193,7 +226,7 @@ async def speech(server: Server, sheet: Sheet) -> None:
         for number, payload in enumerate(voice(device.ready["input"])):
             await device.line.audio(number, payload)
         interrupted = await sheet.holds(
-            "server.interrupt.by-speech", device.line.until("interrupted", epoch=turn["epoch"])
+            "server.turns.speech-interrupts", device.line.until("interrupted", epoch=turn["epoch"])
         )
         if interrupted is None:
             sheet.not_testable("server.turns.listening", f"nothing came of {TONE_MS} ms of voice")

@@ -34,6 +34,12 @@ EITHER = {
 """Vectors that two right receivers may answer in different ways, and why; any answer of §9.1 passes."""
 
 
+INHERITED = frozenset(
+    f"client.order.type-{name}" for name in ("proto", "to-string", "constructor", "has-own", "dunder")
+)
+"""Those whose type is a property that objects of some languages inherit."""
+
+
 @dataclass(frozen=True, slots=True)
 class Vector:
     """One case of schema/examples."""
@@ -48,10 +54,14 @@ class Vector:
     def check(self) -> str:
         """The check that it is for."""
         if isinstance(self.frame, bytes):
-            return "server.vectors.audio"
+            return "server.audio.malformed-frame"
         if "-before-" in self.id:
-            return "server.vectors.order"
-        return f"server.vectors.{self.expect.lower().replace('_', '-')}"
+            return "server.errors.first-rule-counts"
+        if self.id in INHERITED:
+            return "server.errors.inherited-names"
+        return "server.errors." + (
+            "valid-accepted" if self.expect == "valid" else self.expect.lower().replace("_", "-")
+        )
 
     def allows(self, code: str | None) -> bool:
         """Whether it may be answered like this; None: not with an error."""
@@ -80,15 +90,16 @@ def vectors() -> tuple[Vector, ...]:
 
 
 VECTORS = (
-    must("server.vectors.valid", "§9.1", "valid messages are taken for valid"),
-    must("server.vectors.malformed", "§9.1", "what is no JSON object is answered MALFORMED"),
-    must("server.vectors.unsupported-version", "§3.1", "another v is answered UNSUPPORTED_VERSION"),
-    must("server.vectors.unknown-type", "§9.1", "another type is answered UNKNOWN_TYPE"),
-    must("server.vectors.invalid-field", "§9.1", "what the schema forbids is answered INVALID_FIELD"),
-    must("server.vectors.order", "§9.1", "of several broken rules the first one counts"),
-    must("server.vectors.audio", "§8.1", "valid audio frames are taken, others answered MALFORMED"),
-    must("server.vectors.recoverable", "§9.1", "the errors about invalid messages are recoverable"),
-    must("server.vectors.keeps-open", "§9.1", "an invalid message does not close the connection"),
+    must("server.errors.valid-accepted", "§9.1", "valid messages are taken for valid"),
+    must("server.errors.malformed", "§9.1", "what is no JSON object is answered MALFORMED"),
+    must("server.errors.unsupported-version", "§3.1", "another v is answered UNSUPPORTED_VERSION"),
+    must("server.errors.unknown-type", "§9.1", "another type is answered UNKNOWN_TYPE"),
+    must("server.errors.inherited-names", "§9.1", "type is not looked up among inherited properties"),
+    must("server.errors.invalid-field", "§9.1", "what the schema forbids is answered INVALID_FIELD"),
+    must("server.errors.first-rule-counts", "§9.1", "of several broken rules the first one counts"),
+    must("server.audio.malformed-frame", "§8.1", "valid audio frames are taken, others answered MALFORMED"),
+    must("server.errors.recoverable", "§9.1", "the errors about invalid messages are recoverable"),
+    must("server.errors.keeps-connection", "§9.1", "an invalid message does not close the connection"),
 )
 
 
@@ -115,14 +126,14 @@ async def vectors_in_a_session(server: Server, sheet: Sheet) -> None:
 
 
 @scenario(
-    must("server.vectors.hello", "§5.2", "each valid hello is answered, as one of its kind"),
-    must("server.vectors.ping", "§4.4", "each valid ping is answered"),
+    must("server.sessions.valid-hellos", "§5.2", "each valid hello is answered, as one of its kind"),
+    must("server.sessions.valid-pings", "§4.4", "each valid ping is answered"),
 )
 async def vectors_with_an_answer(server: Server, sheet: Sheet) -> None:
     """Hellos without our credential, for sessions that do not exist; each on a connection of its own."""
     for vector in vectors():
         if vector.type in ("hello", "ping"):
-            check = f"server.vectors.{vector.type}"
+            check = f"server.sessions.valid-{vector.type}s"
             async with server.line() as line:
                 await line.text(vector.frame)
                 try:
@@ -151,8 +162,8 @@ async def _send(
                 _settle(sheet, vector, errors, judge)
             if len(answers) < len(part):
                 end = line.closed or "no pong"
-                sheet.settle("server.vectors.keeps-open", False, f"{part[len(answers)].id}: {end}")
-        sheet.settle("server.vectors.keeps-open", True)
+                sheet.settle("server.errors.keeps-connection", False, f"{part[len(answers)].id}: {end}")
+        sheet.settle("server.errors.keeps-connection", True)
         batch = batch[len(answers) + 1 :] if len(answers) < len(part) else batch[BATCH:]
 
 
@@ -178,7 +189,7 @@ def _settle(sheet: Sheet, vector: Vector, errors: list[Message], judge: Judge) -
     sheet.settle(vector.check, ok, "" if ok else _told(vector, errors))
     for error in errors:
         if error["code"] != "NO_SESSION":
-            sheet.settle("server.vectors.recoverable", error["recoverable"], f"{vector.id}: {shown(error)}")
+            sheet.settle("server.errors.recoverable", error["recoverable"], f"{vector.id}: {shown(error)}")
 
 
 def _told(vector: Vector, answers: list[Message]) -> str:
