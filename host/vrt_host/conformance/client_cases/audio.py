@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 from vrt_host.conformance.checks import NotTestable, Sheet, Unmet, must, should, shown
 from vrt_host.conformance.client_cases.stage import ANSWER_S, Stage
 from vrt_host.conformance.run import scenario
-from vrt_host.conformance.server import PCM16, PCMU, Message, Session
+from vrt_host.conformance.server import FRAME_MS, PCM16, PCMU, Message, Session
 from vrt_host.conformance.watch_client import bytes_per_second
 from vrt_host.protocol import wire
 
 MEASURE_S = 1.0
 """How much input audio is measured."""
-ITEM_MS = 500
-"""Of an item: less than any client holds."""
 PART_S = 0.3
-"""After so long, part of it has been played."""
+"""After so long, part of an item has been played."""
+LEAD_MS = 200
+"""How far an item is ahead of the clock: it is never played to its end."""
+STALE_MS = 300
+"""Of what must not be played."""
 
 
 def playbacks(session: Session) -> dict[str, float]:
@@ -62,11 +65,17 @@ async def the_user_speaks_pcm16(stage: Stage, sheet: Sheet) -> None:
     await _input(stage, sheet, "client.audio.input-pcm16-24000", PCM16)
 
 
-async def _part(stage: Stage, session: Session, item: str, ms: int = ITEM_MS) -> None:
-    """Part of an item has been played, when this returns."""
+async def _part(session: Session, item: str) -> None:
+    """Part of an item has been played when this returns, and the rest waits."""
     session.item(item)
-    session.tone(ms)
-    await stage.rest(PART_S)
+    session.tone(LEAD_MS)
+    clock = asyncio.get_running_loop().time
+    began, sent = clock(), 0.0
+    while sent < PART_S:
+        await asyncio.sleep(FRAME_MS / 1000)
+        due = clock() - began
+        session.tone(int((due - sent) * 1000))
+        sent += (int((due - sent) * 1000) // FRAME_MS) * FRAME_MS / 1000
 
 
 async def _silent(stage: Stage, session: Session, item: str) -> bool:
@@ -93,14 +102,14 @@ async def _silent(stage: Stage, session: Session, item: str) -> bool:
 async def the_agent_speaks(stage: Stage, sheet: Sheet) -> None:
     session = await stage.session()
     session.turn("speaking")
-    await _part(stage, session, "cut")
+    await _part(session, "cut")
     session.interrupted()
     if await _silent(stage, session, "cut"):
         if "output" not in session.hello:
             raise NotTestable("the client plays nothing: its hello has no output")
         raise Unmet("no playback of an item that was cut; without it nothing shows what is played")
     played = playbacks(session)["cut"]
-    sheet.settle("client.audio.playback-reports-part", 0 < played <= ITEM_MS, f"{played} ms of {ITEM_MS}")
+    sheet.settle("client.audio.playback-reports-part", played > 0, f"{played} ms after {PART_S:g} s")
     await _closed_epoch(stage, sheet, session)
     await _two_items(stage, sheet, session)
     await _listening(stage, sheet, session)
@@ -110,11 +119,11 @@ async def the_agent_speaks(stage: Stage, sheet: Sheet) -> None:
 
 async def _closed_epoch(stage: Stage, sheet: Sheet, session: Session) -> None:
     """Frames of the item that was cut, and an item that begins in the closed epoch."""
-    session.tone(ITEM_MS)
+    session.tone(STALE_MS)
     session.item("late")
-    session.tone(ITEM_MS)
+    session.tone(STALE_MS)
     session.turn("speaking")
-    await _part(stage, session, "after")
+    await _part(session, "after")
     session.interrupted()
     await session.until(lambda: "after" in playbacks(session), stage.s(ANSWER_S), "playback of `after`")
     played = playbacks(session)
@@ -128,17 +137,17 @@ async def _two_items(stage: Stage, sheet: Sheet, session: Session) -> None:
     session.turn("speaking")
     session.item("short")
     session.tone(100)
-    await _part(stage, session, "long", ITEM_MS - 100)
+    await _part(session, "long")
     session.interrupted()
     await session.until(lambda: "long" in playbacks(session), stage.s(ANSWER_S), "playback of `long`")
     played = playbacks(session)
-    kept = played["long"] <= ITEM_MS - 100 and played.get("short", 0) <= 100
+    kept = played["long"] > 0 and played.get("short", 0) <= 100
     sheet.settle("client.audio.last-start-counts", kept, shown(played))
 
 
 async def _listening(stage: Stage, sheet: Sheet, session: Session) -> None:
     session.turn("speaking")
-    await _part(stage, session, "spoken-over")
+    await _part(session, "spoken-over")
     session.turn("listening")
     stops = not await _silent(stage, session, "spoken-over")
     sheet.settle("client.audio.stops-when-listening", stops, "no playback of the item that was cut")
@@ -151,9 +160,9 @@ async def _without_item(stage: Stage, sheet: Sheet, session: Session) -> None:
     await stage.barrier(session)
     connection, hello = await stage.cut(session)
     session.resume(connection, hello)
-    session.tone(ITEM_MS)
+    session.tone(2 * STALE_MS)
     session.turn("speaking")
-    await _part(stage, session, "resumed")
+    await _part(session, "resumed")
     session.interrupted()
     await session.until(lambda: "resumed" in playbacks(session), stage.s(ANSWER_S), "playback of `resumed`")
     played = playbacks(session)
@@ -167,7 +176,7 @@ async def _user_interrupts(stage: Stage, sheet: Sheet, session: Session) -> None
         sheet.not_testable(check, "the client has no tool test.interrupt")
         return
     session.turn("speaking")
-    await _part(stage, session, "interrupted")
+    await _part(session, "interrupted")
     session.call("test.interrupt", {})
 
     def types() -> list[str]:
@@ -189,11 +198,11 @@ async def the_agent_speaks_pcm16(stage: Stage, sheet: Sheet) -> None:
     if "output" not in session.hello:
         raise NotTestable("the client plays nothing: its hello has no output")
     session.turn("speaking")
-    await _part(stage, session, "wide")
+    await _part(session, "wide")
     session.interrupted()
     await session.until(lambda: "wide" in playbacks(session), stage.s(ANSWER_S), "playback")
     played = playbacks(session)["wide"]
-    sheet.settle("client.audio.output-pcm16-24000", 0 < played <= ITEM_MS, f"{played} ms of {ITEM_MS}")
+    sheet.settle("client.audio.output-pcm16-24000", played > 0, f"{played} ms after {PART_S:g} s")
 
 
 @scenario(

@@ -34,7 +34,7 @@ async def a_connection_is_lost_with_messages_unacknowledged(stage: Stage, sheet:
     session.acks = False
     for _ in range(3):
         await stage.barrier(session)
-    known, said = session.last, session.seq
+    known, said, doubled = session.last, session.seq, session.doubled()
     connection, hello = await stage.cut(session)
     sheet.settle("client.resume.reconnects", True)
     last = hello.get("resumeFrom", 0)
@@ -52,7 +52,8 @@ async def a_connection_is_lost_with_messages_unacknowledged(stage: Stage, sheet:
     sent = numbers(connection)
     ordered = sent[0] == handled + 1 and all(after == before + 1 for before, after in pairwise(sent))
     sheet.settle("client.resume.in-order-before-new", ordered, f"after resumedFrom {handled} came {sent}")
-    sheet.settle("client.resume.handled-once", not session.doubled(), f"answered twice: {session.doubled()}")
+    more = sorted(set(session.doubled()) - set(doubled))
+    sheet.settle("client.resume.handled-once", not more, f"answered again: {more}")
 
 
 @scenario(
@@ -91,9 +92,7 @@ async def a_connection_is_lost_with_a_call_running(stage: Stage, sheet: Sheet) -
     connection, hello = await stage.cut(session)
     session.resume(connection, hello)
     result = await session.result(call, stage.s(ANSWER_S))
-    await stage.slow(session)
-    kept = result.get("ok") is True and not session.doubled()
-    sheet.settle("client.resume.running-call-survives", kept, f"{shown(result)}; twice: {session.doubled()}")
+    sheet.settle("client.resume.running-call-survives", result.get("ok") is True, shown(result))
 
 
 @scenario(

@@ -127,12 +127,14 @@ class Stage:
             if fresh and not any(frame.sent for frame in connection.frames):
                 return connection, greeting[0]
             connection.refuse("RESUME_FAILED", 4404)
-        for _ in range(4):
+        for again in range(4):
             connection, hello = await self.arrive()
             if "sessionId" not in hello:
                 return connection, hello
             connection.refuse("RESUME_FAILED", 4404)
-        raise Unmet("the client asks for an old session again and again, whatever it is told")
+            if again:
+                await self.restart()  # it asks for the old session again, whatever it is told
+        raise Unmet("the client asks for an old session even when it begins")
 
     async def back(self, session: Session) -> tuple[Connection, Message]:
         """The client's next connection, on which it asks for its session again."""
