@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import textwrap
 
@@ -207,6 +208,36 @@ def test_sim_counts_sentences_without_an_answer(serve, vrt, voice):
     code, _, errors = vrt("sim", "--url", serve({"rules": []}), "--wav", str(voice))
     assert code == 1
     assert errors == "vrt sim: 1 of 1 utterances got no answer\n"
+
+
+def test_sim_ends_though_the_echo_of_an_open_microphone_never_does(serve, vrt, voice):
+    code, lines, errors = vrt("sim", "--url", serve(None, "--agent", "echo"), "--wav", str(voice))
+    assert (code, errors) == (0, "")
+    assert [line for line in lines if "the answer stays open" in line] == [lines[-1]]
+
+
+def test_sim_says_at_once_that_nobody_answers_and_connects_when_somebody_does(serve, command, voice):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = ["sim", "--url", f"ws://127.0.0.1:{port}/", "--wav", str(voice), "--until", "call"]
+    with subprocess.Popen(
+        [*command, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        stdin=subprocess.DEVNULL,
+    ) as process:
+        for line in process.stdout:
+            if "nobody answers" in line:
+                break
+        assert f"`vrt serve --port {port}`" in line
+        assert "keeps trying" in line
+        serve(UNLOCK, "--port", str(port))
+        lines, errors = process.communicate(timeout=40)
+    assert (process.returncode, errors) == (0, "")
+    assert "connected, a new session" in lines
+    assert "nobody answers" not in lines
 
 
 def test_sim_ends_in_good_order_on_ctrl_c(serve, command):

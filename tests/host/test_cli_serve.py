@@ -8,10 +8,16 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 
 import pytest
 from host_client import DEADLINE_S, Client
+from vrt_host.agents import registry
+from vrt_host.agents.echo import EchoAgent
 from vrt_host.cli import main
+from vrt_host.commands import serve as serve_command
+from vrt_host.config import ServerConfig
+from vrt_host.errors import UsageError
 from websockets.asyncio.client import connect
 
 VRT = [sys.executable, "-m", "vrt_host"]
@@ -77,6 +83,55 @@ async def test_serve_runs_a_script(tmp_path):
             client = Client(ws)
             await client.send("hello")
             assert (await client.until("text"))["text"] == "from the script"
+
+
+@pytest.fixture
+def slow_agent(monkeypatch):
+    """An agent that is loaded only when the test lets it be; (is being loaded, may be)."""
+    loading, may = threading.Event(), threading.Event()
+
+    class Slow(EchoAgent):
+        @staticmethod
+        def prepare():
+            loading.set()
+            assert may.wait(DEADLINE_S)
+
+    monkeypatch.setattr(registry, "factory", lambda name, *, script=None: Slow)
+    yield loading, may
+    may.set()
+
+
+async def test_board_that_comes_before_the_agent_is_loaded_is_served(slow_agent, monkeypatch, capsys):
+    loading, may = slow_agent
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    serving = asyncio.create_task(
+        serve_command._serve(ServerConfig(port=port), "echo", registry.factory("echo"))
+    )
+    await asyncio.to_thread(loading.wait, DEADLINE_S)
+    async with connect(f"ws://127.0.0.1:{port}", proxy=None) as ws:
+        client = Client(ws)
+        await client.hello()
+        assert "serving" not in capsys.readouterr().out
+        may.set()
+        await client.send("text", text="hi")
+        assert (await client.until("text"))["text"] == "Echo: hi"
+        os.kill(os.getpid(), signal.SIGTERM)
+        await client.closed()
+    await serving
+    assert capsys.readouterr().out == f"serving echo on ws://127.0.0.1:{port}\n"
+
+
+async def test_agent_that_cannot_be_loaded_ends_the_host(monkeypatch, capsys):
+    class Broken(EchoAgent):
+        @staticmethod
+        def prepare():
+            raise UsageError("install it")
+
+    with pytest.raises(UsageError, match="install it"):
+        await serve_command._serve(ServerConfig(port=0), "echo", Broken)
+    assert capsys.readouterr().out == ""
 
 
 def one_line(capsys, *words):

@@ -120,9 +120,30 @@ def test_sim_refuses_bad_input_in_one_line(no_board, tmp_path, capsys, words, re
     assert no_board == []
 
 
-def test_sim_help_has_examples(capsys):
+@pytest.mark.parametrize(
+    ("url", "reason", "advice"),
+    [
+        (sim.URL, "refused", "nobody answers at ws://127.0.0.1:8765/: `vrt serve` starts a host"),
+        ("ws://localhost:99/", "timeout", "`vrt serve --port 99` starts a host"),
+        ("wss://house.example:8765/", "dns", "`vrt serve` there starts a host"),
+        ("wss://127.0.0.1:8765/", "tls: not trusted", "--ca FILE"),
+        (sim.URL, "http 404", "no vRT host"),
+        (sim.URL, "answer is not http", "no vRT host"),
+        (sim.URL, "eof", None),
+    ],
+)
+def test_sim_knows_what_to_do_about_a_connection_that_fails(url, reason, advice):
+    given = sim._advice(url, reason)
+    assert bool(given) == bool(advice)
+    assert (advice or "") in given
+    assert "\n" not in given
+
+
+def test_sim_help_has_examples_and_exit_codes(capsys):
     with pytest.raises(SystemExit):
         cli.main(["sim", "--help"])
     said = capsys.readouterr().out
     assert said.count("  vrt sim ") >= 6
+    codes = said.partition("exit code:")[2].splitlines()[1:]
+    assert [line.split()[0] for line in codes] == ["0", "1", "2", "130"]
     assert max(map(len, said.splitlines())) <= 120

@@ -41,7 +41,8 @@ def test_view_prints_plain_lines_without_a_terminal():
 def test_view_does_not_break_long_lines_without_a_terminal():
     with View(plain(40)) as view:
         view.say(1, "host", "word " * 40)
-    assert written(view).count("\n") == 1
+        view.note("word " * 40)
+    assert written(view).count("\n") == 2
 
 
 def test_view_shows_a_status_bar_on_a_terminal_and_takes_it_away():

@@ -79,8 +79,18 @@ def test_story_tells_a_lost_connection_once():
     lost = device(1, "lost", reason="refused", code=1006)
     view, lines = told([lost, lost, device(2, "ready", resumed=True), lost, lost])
     assert not view.connected
-    assert [line.split()[1] for line in lines] == ["connection", "connected,", "connection"]
+    assert [line.split()[1] for line in lines] == ["no", "connected,", "connection"]
     assert "refused" in lines[0]
+
+
+def test_story_calls_nothing_lost_that_never_was():
+    _, lines = told([device(1, "lost", reason="refused", code=1006), device(2, "lost", reason="", code=1006)])
+    assert lines == ["network  no connection (refused)"]
+
+
+def test_story_tells_that_an_answer_stays_open():
+    _, lines = told([{"t": 1, "source": "demo", "event": "open", "silent": 5.0}], voices_only=True)
+    assert lines == ["user     (waits no longer: the answer stays open, silent for 5 s)"]
 
 
 def test_story_tells_what_goes_wrong_even_when_brief():

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from vrt_host.config import DEFAULT_PORT
+from vrt_host.config import DEFAULT_PORT, is_loopback
 from vrt_host.errors import UsageError, VrtError
 from vrt_host.harness import user as plans
 from vrt_host.harness.live import View, console
@@ -49,15 +49,28 @@ examples (with `vrt serve` in another terminal):
   vrt sim --mic                                talk to it yourself; Enter holds the button
   vrt sim --tools mine.py --say "water the plants"
                                                with your own tools (docs/tools.md)
+  vrt sim --set voice_confirm=true --tools mine.py --say "open the vault" --say yes
+                                               ... of which some are confirmed by voice
   vrt sim --json --until result --say "lock the back door" | jq .
                                                every event as a line of JSON, until the call has its result
 
 --say and --wav may be repeated and mixed. With @SECONDS one starts at that time after the connection; without, when
-the answer to the one before has been played. The run ends after the last answer, or with --until.
+the answer to the one before is over. The run ends after the last answer, or with --until.
+An answer is over when the board rests again; or, which is said, when it stays open without a sound for 5 s (`vrt serve
+--agent echo` never ends one while the microphone is on). What has not begun within 10 s, or was never heard, is none.
 --press answers the requests for the button: N@SECONDS holds it that long at the Nth request (a second confirms, less
 refuses), `auto` confirms the others, `never` (the default) lets them expire.
 The token is read from --token-file or from VRT_TOKEN, never from the command line, where others could see it.
+
+exit code:
+  0    all that was asked for happened (whether a lock opened is not asked for: see --until and --json)
+  1    it did not: no session within 30 s, a sentence without an answer, no event of --until, a board that failed
+  2    the command line, or a file that it names, cannot be used
+  130  Ctrl-C before the end; where only Ctrl-C ends it, that is 0
 """
+
+_UNREACHED = ("refused", "dns", "unreachable", "timeout")
+"""What the board says when nobody answers at all."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -254,6 +267,8 @@ class _Run:
             self.recorder.listen(self._print)
         else:
             self.recorder.listen(Narrator(self.view).hear)
+        self.recorder.listen(self._advise)
+        self.unadvised = True
         watch(self.recorder, board)
 
     async def run(self) -> int:
@@ -291,6 +306,17 @@ class _Run:
             sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115  (until the end)
             self.unread = True
             self.stopped.set()
+
+    def _advise(self, event: Event) -> None:
+        """Say once, at the first connection, what to do if it does not come about."""
+        if not self.unadvised or event["event"] not in {"lost", "ready"}:
+            return
+        self.unadvised = False
+        if event["event"] == "lost" and (advice := _advice(self.plan.url, event["reason"])):
+            if self.plan.json:
+                print(f"vrt sim: {advice}", file=sys.stderr)
+            else:
+                self.view.note(advice)
 
     async def _course(self, user: User) -> int:
         """From the start to whatever ends it; the exit code."""
@@ -383,6 +409,20 @@ class _Run:
         both = conversation(self.board.hardware, self.recorder.origin, self.recorder.now)
         wav.save(path, np.stack(both, axis=1), RATE)
         self.view.note(f"both sides are in {path}")
+
+
+def _advice(url: str, reason: str) -> str:
+    """What to do about a connection that failed for this reason; empty when the board's own word is enough."""
+    parts = urlsplit(url)
+    if reason in _UNREACHED:
+        port = f" --port {parts.port}" if parts.port not in {None, DEFAULT_PORT} else ""
+        where = "" if is_loopback(parts.hostname or "") else " there"
+        return f"nobody answers at {url}: `vrt serve{port}`{where} starts a host; the board keeps trying"
+    if reason.startswith("tls"):
+        return f"{url} has no certificate that the board trusts; name it, or its authority's, with --ca FILE"
+    if reason.startswith(("http", "answer")):
+        return f"what answers at {url} is no vRT host; check --url"
+    return ""
 
 
 @contextlib.contextmanager

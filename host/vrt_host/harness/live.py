@@ -118,7 +118,8 @@ class View:
 
     def note(self, text: str) -> None:
         """A line without a time."""
-        self.console.print(f"  [bright_black]{escape(text)}[/]", highlight=False)
+        soft = not self.console.is_terminal
+        self.console.print(f"  [bright_black]{escape(text)}[/]", highlight=False, soft_wrap=soft)
 
     def table(self, title: str, rows: list[tuple[str, str, str]]) -> None:
         """A table of name, value and remark."""

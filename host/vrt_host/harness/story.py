@@ -51,6 +51,7 @@ class Narrator:
         self._calls: dict[str, str] = {}
         self._outputs: dict[str, int] = {}
         self._pressed_at = 0.0
+        self._sessions = 0
         self._failures = 0
 
     def hear(self, event: Event) -> None:
@@ -68,6 +69,11 @@ class Narrator:
 
     def _on_says(self, event: Event, t: float) -> None:
         self._view.say(t, "user", f"“{event['text']}”" if event.get("text") else f"(plays {event['wav']})")
+
+    def _on_open(self, event: Event, t: float) -> None:
+        self._view.say(
+            t, "user", f"(waits no longer: the answer stays open, silent for {event['silent']:g} s)"
+        )
 
     def _on_button(self, event: Event, t: float) -> None:
         if event["down"]:
@@ -155,15 +161,20 @@ class Narrator:
 
     def _on_ready(self, event: Event, t: float) -> None:
         self._view.connected = True
+        self._sessions += 1
         self._failures = 0
         how = "the session goes on" if event["resumed"] else "a new session"
         self._tell(t, "network", f"connected, {how}")
 
     def _on_lost(self, event: Event, t: float) -> None:
         if self._view.connected or self._failures == 0:
-            self._tell(
-                t, "network", f"connection lost ({event['reason'] or event['code']}); the board tries again"
+            why = event["reason"] or event["code"]
+            lost = (
+                f"connection lost ({why}); the board tries again"
+                if self._sessions
+                else f"no connection ({why})"
             )
+            self._tell(t, "network", lost)
         self._view.connected = False
         self._failures += 1
 

@@ -25,6 +25,8 @@ RESTING = ("idle", "listening", "muted")
 """What the light shows when nothing is going on."""
 ANSWER_S = 10.0
 """Without a sign that an answer comes for so long, there is none."""
+SILENT_S = 5.0
+"""An answer that stays open and silent for so long counts as over: the echo of an open microphone has no end."""
 REACT_S = 0.5
 """A person needs so long to reach the button."""
 HOLD_S = 1.2
@@ -176,20 +178,27 @@ class User:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _answered(self, place: int, end: float) -> None:
-        """Wait until the light has left its rest and come back, and the utterance is over."""
+        """Wait until the light has left its rest and come back, and the utterance is over.
+
+        When the light says that the board speaks and nothing was to be heard of it for `SILENT_S`, that is the end, too.
+        """
         await asyncio.sleep(max(0.0, end - self._recorder.now))
         try:
-            begun = await self._recorder.wait_for(
-                lambda event: _light(event) and event["state"] not in RESTING, within=ANSWER_S, after=place
-            )
+            if self._board.hardware.led in RESTING:
+                await self._recorder.wait_for(_awakes, within=ANSWER_S, after=place)
         except NotSeen:
             self.unanswered += 1
             self._recorder.add("demo", "unanswered", within=ANSWER_S)
             return
-        place = self._recorder.events.index(begun)
-        await self._recorder.wait_for(
-            lambda event: _light(event) and event["state"] in RESTING, within=None, after=place
-        )
+        while (light := self._board.hardware.led) not in RESTING:
+            try:
+                await self._recorder.wait_for(_changes, within=SILENT_S, after=self._recorder.mark())
+            except NotSeen:
+                heard = [event["on"] for event in self._recorder.events[place:] if event["event"] == "sound"]
+                if light == "speaking" and not (heard and heard[-1]):
+                    self.unanswered += not heard
+                    self._recorder.add("demo", "open", silent=SILENT_S)
+                    return
 
     def _see(self, event: Event) -> None:
         if event["source"] == "device" and event["event"] == "confirm_asked":
@@ -215,3 +224,11 @@ def speech_edges(sound: Samples) -> tuple[int, int]:
 
 def _light(event: Event) -> bool:
     return bool(event["source"] == "hardware" and event["event"] == "led")
+
+
+def _awakes(event: Event) -> bool:
+    return _light(event) and event["state"] not in RESTING
+
+
+def _changes(event: Event) -> bool:
+    return event["event"] == "sound" or _light(event)
