@@ -32,8 +32,6 @@ from vrt_host.conformance.run import Pace
 from vrt_host.conformance.watch import LineEye, Watch
 from vrt_host.protocol.wire import Message
 
-ANSWER_S = 5.0
-"""How long a server may take for what it does at once, before the factor."""
 PING_S = 1.0
 """How often a connection on which nothing else is sent sends a ping."""
 TRANSIENT = frozenset({"hello", "ack", "ping"})
@@ -124,14 +122,14 @@ class Line:
 
     # --- waiting
 
-    async def frame(self, within: float = ANSWER_S) -> Frame:
+    async def frame(self, within: float | None = None) -> Frame:
         """The next frame."""
         frame = await self._find(lambda frame: True, within)
         if frame is None:
             raise Unmet(f"nothing came {self._meanwhile(self._at, within)}")
         return frame
 
-    async def until(self, *types: str, within: float = ANSWER_S, **members: Any) -> Message:
+    async def until(self, *types: str, within: float | None = None, **members: Any) -> Message:
         """The next message of one of the types and with these members; others are passed over."""
         began = self._at
 
@@ -144,7 +142,7 @@ class Line:
             raise Unmet(f"no {what} {self._meanwhile(began, within)}")
         return frame
 
-    async def outcome(self, *types: str, within: float = ANSWER_S) -> Message | Closed:
+    async def outcome(self, *types: str, within: float | None = None) -> Message | Closed:
         """The next message of one of the types, or else the end of the connection."""
         try:
             return await self.until(*types, within=within)
@@ -153,7 +151,7 @@ class Line:
                 raise
             return self.closed
 
-    async def until_audio(self, count: int = 1, within: float = ANSWER_S) -> list[Audio]:
+    async def until_audio(self, count: int = 1, within: float | None = None) -> list[Audio]:
         """The next frames of audio, passing over messages."""
         found: list[Audio] = []
         began = self._at
@@ -164,7 +162,7 @@ class Line:
             found.append(frame)
         return found
 
-    async def until_closed(self, within: float = ANSWER_S) -> Closed:
+    async def until_closed(self, within: float | None = None) -> Closed:
         """Its end."""
         began = self._at
         await self._find(lambda frame: False, within)
@@ -172,13 +170,13 @@ class Line:
             raise Unmet(f"the connection was not closed {self._meanwhile(began, within)}")
         return self.closed
 
-    async def sync(self, within: float = ANSWER_S) -> bool:
+    async def sync(self, within: float | None = None) -> bool:
         """Wait until the server has read everything that was sent: a ping, and its pong. True, or it raises."""
         await self.send({"v": 1, "seq": 0, "type": "ping"})
         wanted, at = self._pings, self._at
-        async with self._deadline(within) as left:
-            while self._pongs < wanted and self.closed is None and await self._wait(left):
-                pass
+        deadline = self._deadline(within)
+        while self._pongs < wanted and self.closed is None and await self._wait(deadline):
+            pass
         if self._pongs < wanted:
             raise Unmet(f"no pong {self._meanwhile(at, within)}")
         return True
@@ -212,38 +210,38 @@ class Line:
         with contextlib.suppress(ConnectionClosed):  # what comes of it is seen by what is received
             await self._socket.send(frame, text=text)
 
-    async def _find(self, wanted: Callable[[Frame], bool], within: float) -> Frame | None:
-        async with self._deadline(within) as left:
-            while True:
-                while self._at < len(self.frames):
-                    frame = self.frames[self._at]
-                    self._at += 1
-                    if wanted(frame):
-                        return frame
-                if self.closed is not None or not await self._wait(left):
-                    return None
+    async def _find(self, wanted: Callable[[Frame], bool], within: float | None) -> Frame | None:
+        deadline = self._deadline(within)
+        while True:
+            while self._at < len(self.frames):
+                frame = self.frames[self._at]
+                self._at += 1
+                if wanted(frame):
+                    return frame
+            if self.closed is not None or not await self._wait(deadline):
+                return None
 
-    @contextlib.asynccontextmanager
-    async def _deadline(self, within: float) -> AsyncIterator[Callable[[], float]]:
-        loop = asyncio.get_running_loop()
-        end = loop.time() + self._pace.s(within)
-        yield lambda: end - loop.time()
+    def _deadline(self, within: float | None) -> float:
+        return asyncio.get_running_loop().time() + self._seconds(within)
 
-    async def _wait(self, left: Callable[[], float]) -> bool:
+    async def _wait(self, deadline: float) -> bool:
         """Wait for something new; False: the time is over."""
         self._news.clear()
         try:
-            async with asyncio.timeout(max(0.0, left())):
+            async with asyncio.timeout_at(deadline):
                 await self._news.wait()
         except TimeoutError:
             return False
         return True
 
-    def _meanwhile(self, began: int, within: float) -> str:
+    def _seconds(self, within: float | None) -> float:
+        return self._pace.s(self._pace.answer_s if within is None else within)
+
+    def _meanwhile(self, began: int, within: float | None) -> str:
         if self.closed is not None:
             how = f"before the end ({self.closed.code} {self.closed.reason})".replace(" )", ")")
         else:
-            how = f"within {self._pace.s(within):g} s"
+            how = f"within {self._seconds(within):g} s"
         came = [_brief(frame) for frame in self.frames[began:]]
         if len(came) > 5:
             came = [f"... {len(came) - 5} others", *came[-5:]]
@@ -323,10 +321,12 @@ class Device:
         """Acknowledge all that came."""
         await self.send("ack", upTo=self.last)
 
-    async def acknowledged(self, within: float = ANSWER_S) -> Message:
+    async def acknowledged(self, within: float | None = None) -> Message:
         """Wait until the server has acknowledged all that was sent; returns the ack."""
-        acks = self.line.seen("ack", upTo=self.seq)
-        return acks[-1] if acks else await self.line.until("ack", within=within, upTo=self.seq)
+        ack: Message = next(reversed(self.line.seen("ack")), {"upTo": 0})
+        while ack["upTo"] < self.seq:
+            ack = await self.line.until("ack", within=within)
+        return ack
 
     def cut(self) -> None:
         """Lose the connection."""
@@ -367,7 +367,7 @@ class Device:
             if state["turnId"] not in before:
                 return state
 
-    async def finish(self, turn: Message, within: float = 2 * ANSWER_S) -> str:
+    async def finish(self, turn: Message, within: float | None = None) -> str:
         """Wait for the end of a turn; returns its text."""
         place = self.line.frames.index(turn)
         await self.line.until("turn.state", turnId=turn["turnId"], state="idle", within=within)
@@ -470,7 +470,7 @@ class Server:
             ping_interval=None,
             max_size=None,
             max_queue=None,
-            open_timeout=self.pace.s(2 * ANSWER_S),
+            open_timeout=self.pace.s(self.pace.answer_s),
             close_timeout=self.pace.s(1.0),
         )
 

@@ -33,6 +33,8 @@ class Pace:
     """How long things may take with this peer."""
 
     factor: float = 1.0
+    answer_s: float = 5.0
+    """What the peer does at once may take so long, before the factor."""
 
     def s(self, seconds: float) -> float:
         """A deadline."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vrt_host.conformance.checks import Sheet, must, should, shown
-from vrt_host.conformance.client import ANSWER_S, Server
+from vrt_host.conformance.client import Server
 from vrt_host.conformance.run import scenario
 from vrt_host.conformance.server_cases.sessions import hello
 from vrt_host.conformance.server_cases.sound import PCM16, PCMU, silence, sound_ms
@@ -76,7 +76,7 @@ async def output_audio(server: Server, sheet: Sheet) -> None:
             right = start["epoch"] == turn["epoch"] and start.get("turnId", turn["turnId"]) == turn["turnId"]
             sheet.settle("server.audio.item-of-turn", right, f"{shown(turn)}, then {shown(start)}")
             await sheet.holds("server.audio.item-of-turn", device.line.until_audio())
-            await device.finish(turn, within=2 * ANSWER_S)
+            await device.finish(turn, within=2 * server.pace.answer_s)
             least, most = SHORT_MS
             ms = sound_ms(device)
             told = f"{ms:.0f} ms in {shown(device.ready['output'])}"

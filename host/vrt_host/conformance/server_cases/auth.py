@@ -76,14 +76,15 @@ async def credentials(server: Server, sheet: Sheet) -> None:
     async with server.session() as device:
         session = device.ready["sessionId"]
         device.cut()
-        for check, hello in (
-            ("server.sessions.unauthorized-without-token", _hello()),
-            ("server.sessions.unauthorized", _hello(**WRONG)),
-            ("server.resume.authenticates", _hello(**WRONG, sessionId=session, resumeFrom=device.last)),
-        ):
-            answer, closed, _ = await _answer(server, hello)
-            if answer["type"] == "ready" and check == "server.sessions.unauthorized-without-token":
-                raise NotTestable("the server asks for no credential")
+        answers = {
+            "server.sessions.unauthorized-without-token": await _answer(server, _hello()),
+            "server.sessions.unauthorized": await _answer(server, _hello(**WRONG)),
+        }
+        if all(answer["type"] == "ready" for answer, _, _ in answers.values()):
+            raise NotTestable("the server asks for no credential")
+        resuming = _hello(**WRONG, sessionId=session, resumeFrom=device.last)
+        answers["server.resume.authenticates"] = await _answer(server, resuming)
+        for check, (answer, closed, _) in answers.items():
             right = (answer.get("code"), answer.get("recoverable"), answer["seq"]) == (
                 "UNAUTHORIZED",
                 False,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vrt_host.conformance.checks import Sheet, must, should, shown
-from vrt_host.conformance.client import ANSWER_S, ECHO, Device, Server
+from vrt_host.conformance.client import ECHO, Device, Server
 from vrt_host.conformance.run import scenario
 from vrt_host.conformance.server_cases.sound import TONE_MS, sound_ms, until_sound, voice
 from vrt_host.protocol.wire import Message
@@ -44,7 +44,7 @@ async def turns(server: Server, sheet: Sheet) -> None:
 async def _ended(device: Device, turn: Message) -> Message:
     """How a turn ends: idle, or interrupted."""
     while True:
-        message = await device.line.until("turn.state", "interrupted", within=2 * ANSWER_S)
+        message = await device.line.until("turn.state", "interrupted")
         if message["type"] == "interrupted" or (message["turnId"], message["state"]) == (
             turn["turnId"],
             "idle",
