@@ -7,8 +7,9 @@ import re
 from dataclasses import replace
 
 import pytest
-from vrt_host.conformance.checks import Level
+from vrt_host.conformance.checks import Level, may, must
 from vrt_host.conformance.rules import FILE, SIDES, load
+from vrt_host.conformance.server_cases import CHECKS
 from vrt_host.resources import root
 
 TEXT = (root() / "schema" / "vrt-1.3.md").read_text("utf-8")
@@ -18,6 +19,10 @@ RULES = TABLE.rules
 # No \b: in two places the text has lost the blank before the word ("seqMUST NOT wrap").
 KEYWORD = re.compile(r"(?<![A-Z])(MUST|REQUIRED|SHALL|SHOULD|RECOMMENDED)(?: NOT)?(?![A-Z])")
 LEVELS = {"MUST": Level.MUST, "REQUIRED": Level.MUST, "SHALL": Level.MUST}
+STRICTNESS = {Level.MAY: 0, Level.SHOULD: 1, Level.MUST: 2}
+DONE_SIDES = ("server.",)
+"""Whose checks are all written. The ids of the others are proposals; when the last one is done, this constant goes."""
+SUITE = {check.id: check for check in CHECKS}
 CHECK_ID = re.compile(r"(server|client)\.[a-z0-9]+(?:-[a-z0-9]+)*\.[a-z0-9]+(?:-[a-z0-9]+)*")
 
 spec = importlib.util.spec_from_file_location("gen_rules", root() / "tools" / "gen_rules.py")
@@ -79,7 +84,7 @@ def faults(rules, text=TEXT):
     found = [
         f"{rule.id}: occurs {text.count(rule.text)} times" for rule in rules if text.count(rule.text) != 1
     ]
-    placed = places(rules, text)
+    placed, starts = places(rules, text), section_starts(text)
     words = keywords(text)
     for offset in words:
         owners = [rule.id for rule, start, end in placed if start <= offset < end]
@@ -91,7 +96,7 @@ def faults(rules, text=TEXT):
             found.append(f"{rule.id}: {len(inside)} key words")
         if (inside or [Level.MUST])[0] is not rule.level:
             found.append(f"{rule.id}: the text does not say {rule.level}")
-        section = [name for offset, name in section_starts(text) if offset <= start][-1]
+        section = [name for offset, name in starts if offset <= start][-1]
         if section != rule.section:
             found.append(f"{rule.id}: is in {section}")
     for offset, row in table_rows(text):
@@ -237,6 +242,72 @@ def test_loader_refuses_what_it_does_not_know(tmp_path):
         file.write_text(json.dumps({"rules": [{**entry, **wrong}], "beyond": {}}), "utf-8")
         with pytest.raises(error):
             load(file)
+
+
+# --- the table and the suite
+
+
+def mismatches(rules, beyond, suite):
+    """Where the table and the suite's checks do not fit, a line each."""
+    named = {}
+    for rule in rules:
+        for check in rule.checks:
+            named.setdefault(check, []).append(rule)
+    found = [
+        f"{check}: not in the suite"
+        for check in (*named, *beyond)
+        if check.startswith(DONE_SIDES) and check not in suite
+    ]
+    for check in suite.values():
+        owners = named.get(check.id, [])
+        if bool(owners) == (check.id in beyond):
+            found.append(f"{check.id}: {'in both lists' if owners else 'in no rule'}")
+        if owners and check.section.removeprefix("§") not in {rule.section.split()[0] for rule in owners}:
+            found.append(f"{check.id}: says {check.section}")
+        if owners and check.level is Level.MAY:
+            found.append(f"{check.id}: MAY is no rule")
+        found += [
+            f"{check.id}: stricter than {rule.id}"
+            for rule in owners
+            if STRICTNESS[check.level] > STRICTNESS[rule.level]
+        ]
+    for rule in rules:
+        levels = {suite[check].level for check in rule.checks if check in suite}
+        if levels and rule.level not in levels:
+            found.append(f"{rule.id}: only weaker checks")
+    return found
+
+
+def test_checks_of_the_table_are_those_of_the_suite():
+    assert mismatches(RULES, TABLE.beyond, SUITE) == []
+
+
+def test_wrong_checks_are_found():
+    whole = next(rule for rule in RULES if rule.checks == ("server.errors.seq",))
+    check = SUITE["server.errors.seq"]
+
+    def found(checks=whole.checks, level=whole.level, beyond=(), suite=()):
+        suite = suite or {check.id: check}
+        return mismatches([replace(whole, checks=checks, level=level)], dict.fromkeys(beyond, ""), suite)
+
+    assert found() == []
+    assert found(suite={check.id: check, "server.a.b": must("server.a.b", "§4.1", "")}) == [
+        "server.a.b: in no rule"
+    ]
+    assert found((check.id, "server.a.b")) == ["server.a.b: not in the suite"]
+    assert found(beyond=["server.a.b"]) == ["server.a.b: not in the suite"]
+    assert found(()) == [f"{check.id}: in no rule"]
+    assert found((), beyond=[check.id]) == []
+    assert found(beyond=[check.id]) == [f"{check.id}: in both lists"]
+    assert found(level=Level.SHOULD) == [
+        f"{check.id}: stricter than {whole.id}",
+        f"{whole.id}: only weaker checks",
+    ]
+    assert found(suite={check.id: replace(check, section="§4.2")}) == [f"{check.id}: says §4.2"]
+    assert found(suite={check.id: may(check.id, "§4.1", "")}) == [
+        f"{check.id}: MAY is no rule",
+        f"{whole.id}: only weaker checks",
+    ]
 
 
 # --- the page
