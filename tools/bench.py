@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 ROOT = Path(__file__).resolve().parents[1]
+OUT = ROOT / "build" / "bench.json"
 FIELDS = ("name", "value", "unit", "baseline", "ratio", "budget", "ok")
 
 
@@ -30,6 +31,16 @@ def shown(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
     return "" if value is None else str(value)
+
+
+def save(rows: list[dict[str, Any]], *, keep: bool) -> None:
+    """Write `build/bench.json`; `keep`: with the rows that are in it under other names."""
+    made = [{field: row.get(field) for field in FIELDS} for row in rows]
+    if keep and OUT.exists():
+        names = {row["name"] for row in made}
+        made = [row for row in json.loads(OUT.read_text("utf-8")) if row["name"] not in names] + made
+    OUT.parent.mkdir(exist_ok=True)
+    OUT.write_text(json.dumps(made, indent=1) + "\n", "utf-8")
 
 
 def main() -> int:
@@ -50,20 +61,16 @@ def main() -> int:
     for name in only or names:
         print(f"bench: {name}", flush=True)
         try:
-            rows += [
-                {field: row.get(field) for field in FIELDS} for row in importlib.import_module(name).rows()
-            ]
+            rows += importlib.import_module(name).rows()
         except Exception:
             traceback.print_exc()
             broken.append(name)
     table = Table(*FIELDS)
     for row in rows:
-        table.add_row(*(shown(row[field]) for field in FIELDS))
+        table.add_row(*(shown(row.get(field)) for field in FIELDS))
     Console(width=None if sys.stdout.isatty() else 140).print(table)
-    out = ROOT / "build" / "bench.json"
-    out.parent.mkdir(exist_ok=True)
-    out.write_text(json.dumps(rows, indent=1) + "\n")
-    print(f"bench: wrote {out.relative_to(ROOT)}" + (f"; DID NOT RUN: {', '.join(broken)}" if broken else ""))
+    save(rows, keep=bool(only))
+    print(f"bench: wrote {OUT.relative_to(ROOT)}" + (f"; DID NOT RUN: {', '.join(broken)}" if broken else ""))
     return 1 if broken else 0
 
 
