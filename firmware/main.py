@@ -14,11 +14,13 @@ def problem(implementation):
 
 
 def run(board):
-    # Until it is stopped. Whatever goes wrong is in the log, on the LED, and raised again.
+    # Until it is stopped. Whatever goes wrong is in the log and on the LED, and every output takes its safe level. When the
+    # running device crashes, a board that can does restart, and the safe-boot window is the time to stop it; else the error
+    # is raised again.
     from vrt.build import start
     from vrt.errors import ConfigError
 
-    app = None
+    app = crash = None
     try:
         app = start(board)
         del start  # its module shall not stay in the heap
@@ -32,11 +34,17 @@ def run(board):
     except Exception as error:
         board.event("error", code="CRASH", message=f"{type(error).__name__}: {error}")
         board.led("error")
-        raise
+        if not app or not hasattr(board, "restart"):
+            raise
+        crash = error
     finally:
         board.safe()
         if app:
             app.sound.close()
+    if crash:
+        if hasattr(sys, "print_exception"):
+            sys.print_exception(crash)
+        board.restart()
 
 
 def main():

@@ -13,6 +13,9 @@ _CLOSE_REPLACED = const(4000)  # what a client says that closes a dead connectio
 _SLOW = const(5)  # so many failures, and there are only the longest waits
 _EVENTS = const(8)  # from the link in one step, so that a flood of them cannot hold the loop
 _WAIT_MS = const(20)  # between steps; the board wakes up earlier when there is something to do
+# So often in a while the heap may be full; more is a crash, after which the board starts anew.
+_FULL_MOST = const(50)
+_FULL_MS = const(10_000)
 # Between looks at what is not audio: while nothing happens, and while a tool runs.
 _IDLE_MS = const(60)
 _TOOL_MS = const(20)
@@ -42,15 +45,23 @@ class App:
         self.wait_ms = 0  # until we look again
         self._shown = ""
         self._polled = self._since = 0  # ticks of the last look, and of the last figures
+        self._unread_at = -1  # the message that the heap had no room for comes behind this seq
 
     def run(self):
-        # For ever. Survives a full heap: what it was at is lost, as on the network, and the device goes on.
+        # For ever. Survives a full heap: what it was at is left undone, and the device goes on.
+        full = since = 0
         while True:
             try:
                 self._advance()
             except MemoryError:
                 gc.collect()
                 self.log.fault("MEMORY", "the heap was full; something was left undone")
+                if not 0 <= diff(self._polled, since) < _FULL_MS:
+                    since = self._polled
+                    full = 0
+                full += 1
+                if full > _FULL_MOST:
+                    raise
 
     def _advance(self):
         while True:
@@ -101,6 +112,7 @@ class App:
                 self._open = True
                 self.link.open(now)
         conversation.closing = 0
+        self.log.step(now)
         self._report()
         if conversation.quiet and not self.sound.playing:
             conversation.quiet = False
@@ -125,8 +137,7 @@ class App:
                 break
             news = True
             if event == links.TEXT:
-                session.receive_text(link.rx, link.n, now)
-                self.conversation.handle(now)
+                self._read(now)
             elif event == links.OPEN:
                 gc.collect()  # what it took to connect goes before our hello comes
                 session.opened(now)
@@ -137,6 +148,22 @@ class App:
             return True
         self.conversation.unread = False
         return news
+
+    def _read(self, now):
+        # A message. One that the heap has no room for may be one that closes an epoch, so it is not passed over: a resume
+        # brings it again. When it does not fit then either, or was half handled, the session ends.
+        session = self.session
+        state, handled = session.state, session.streams.handled
+        try:
+            session.receive_text(self.link.rx, self.link.n, now)
+            self.conversation.handle(now)
+        except MemoryError:
+            gc.collect()
+            self.log.fault("MEMORY", "the heap has no room for a message")
+            if session.state != state or session.streams.handled != handled or handled == self._unread_at:
+                session.end("TOO_LARGE", "the device has no memory for what the server says")
+            self._unread_at = handled
+            self.link.close(_CLOSE_REPLACED)
 
     def _send(self, now):
         # Messages, which go before audio.

@@ -70,7 +70,7 @@ def build(board, config):
 
     log = Log(board.event)
     journal = Journal(board.storage + "calls")
-    tools = Registry(journal, Confirm(), report=log.report, voice=config["voice_confirm"])
+    tools = Registry(journal, Confirm(), event=log.event, voice=config["voice_confirm"])
     tools.load(board)
     from vrt.app import App
 

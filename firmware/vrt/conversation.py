@@ -2,7 +2,7 @@
 # formats are none of its business. Every event of the device's log but those of the link is written here.
 from micropython import const
 
-from vrt import diff
+from vrt import diff, forget
 from vrt.errors import ConfigError, ProtocolError
 from vrt.ui import Button
 
@@ -103,6 +103,7 @@ class Conversation:
         # The user wants to be let in after a refusal: with another token, or when it was not about the token (§5.3).
         from vrt.config import checked  # noqa: PLC0415  (it is rarely needed, and kept out of the heap)
 
+        forget("vrt.config")
         try:
             token = checked(self.board.config())["token"]
         except ConfigError as error:
@@ -153,14 +154,14 @@ class Conversation:
             if not event["recoverable"]:
                 self.closing = _CLOSE_NORMAL  # a resume shows whether the session has survived
         elif kind == "refused":
-            self.log.fault(code, message)
+            self.log.event("error", code=code, message=message)
             self.refused = code
             self.closing = _CLOSE_NORMAL
         elif kind == "ended":
             # The session is gone with all that belonged to it; the next hello.context names what became uncertain.
-            self.log.fault(code, message)
-            self.sound.flush()
+            self.log.event("error", code=code, message=message)
             self.tools.drop()
+            self.sound.flush()
             self.restored = self.waiting = False
             self._end()
             self.closing = _CLOSE_NORMAL
@@ -209,7 +210,10 @@ class Conversation:
                 arguments=event["arguments"],
             )
             self.mark()
-            self.tools.call(event, now)
+            try:
+                self.tools.call(event, now)
+            except MemoryError:
+                self.session.refuse(event, "FAILED", "not run: the device has no memory for it")
 
     def _ready(self, event):
         session, tools = self.session, self.tools

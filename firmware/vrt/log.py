@@ -1,31 +1,39 @@
 # The device's event log, on its way to the board. Secrets never come here: no token, no whole session id.
+from micropython import const
+
+from vrt import diff
+
+# So many faults are told in a while, the others counted: a peer's flood of them neither fills the log nor holds the loop.
+_FAULTS = const(8)
+_WHILE_MS = const(10_000)
 
 
 class Log:
     def __init__(self, event):
-        self.event = event  # event(name, **fields)
-        self.asked = None  # the call whose confirmation was asked for
+        self._event = event  # of the board: event(kind, **fields)
+        self._left = _FAULTS  # that may still be told
+        self._since = 0
+        self._untold = 0
+
+    def event(self, kind, **fields):
+        # A heap too full for it costs the line, not what it tells of.
+        try:
+            self._event(kind, **fields)
+        except MemoryError:
+            self._untold += 1
 
     def fault(self, code, message=""):
-        self.event("error", code=code, message=message)
+        if self._left:
+            self._left -= 1
+            self.event("error", code=code, message=message)
+        else:
+            self._untold += 1
 
-    def report(self, event, **fields):
-        # What the tools' registry tells, in the words of the log. Every call ends with a `result`.
-        call = fields["call"]
-        if event == "call.ask":
-            self.asked = call
-            self.event("confirm_asked", **fields)
-        elif event == "call.start":
-            if call == self.asked:
-                self.asked = None
-                self.event("confirm", call=call, outcome="confirmed")
-            self.event("call_start", **fields)
-        elif event == "call.progress":
-            self.event("progress", **fields)
-        elif event == "call.end":
-            result = fields["result"]
-            code = result.get("code")
-            if call == self.asked:
-                self.asked = None
-                self.event("confirm", call=call, outcome=code, message=result.get("message"))
-            self.event("result", call=call, name=fields["name"], ok=result["ok"], code=code, result=result)
+    def step(self, now):
+        if not 0 <= diff(now, self._since) < _WHILE_MS:
+            self._since = now
+            self._left = _FAULTS
+            if self._untold:
+                text = f"{self._untold} more were not told"
+                self._untold = 0
+                self.event("error", code="UNTOLD", message=text)

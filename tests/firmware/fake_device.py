@@ -235,7 +235,7 @@ class Device:
             self.link = FakeLink()
             journal = Journal("/calls")
             log = Log(self.board.event)
-            registry = Registry(journal, Confirm(), report=log.report)
+            registry = Registry(journal, Confirm(), event=log.event)
             registry.add(
                 [
                     Tool(self.light, "light", "Switch the light.", {"state": {"enum": ["on", "off"]}}),

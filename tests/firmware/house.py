@@ -25,7 +25,7 @@ class World:
         # Switched on: everything in RAM is new.
         tools.running = None
         self.journal = Journal("/calls")
-        self.registry = Registry(self.journal, Confirm(), report=self._report, **self.options)
+        self.registry = Registry(self.journal, Confirm(), event=self._event, **self.options)
         self.registry.add(
             [
                 Tool(
@@ -43,7 +43,7 @@ class World:
             ]
         )
 
-    def _report(self, event, **fields):
+    def _event(self, event, **fields):
         self.events.append((event, fields))
 
     def lock(self, door, state):

@@ -3,7 +3,7 @@ import sys
 
 import micropython
 from fake_device import LOUD, Device, opened
-from support import SkipTest, raises
+from support import SkipTest
 from vrt import links
 from vrt.app import App, random
 
@@ -137,32 +137,6 @@ def test_device_gives_up_a_turn_that_shows_no_sign_of_life():
     device.run(6000)
     assert device.board.lights[-1] == "idle"
     assert device.last("error")["code"] == "STUCK"
-
-
-def test_a_full_heap_is_told_and_survived():
-    device = opened()
-    tools = device.app.tools
-    call = tools.call
-
-    def full(message, now):
-        raise MemoryError
-
-    def wait(sock, ms):
-        # Time passes until the log tells of an error.
-        if "error" in device.names():
-            raise KeyboardInterrupt
-        device.app.step(device.now)
-
-    tools.call = full
-    device.call("light", 1, state="on")
-    device.board.wait = wait
-    with device.disk:
-        raises(KeyboardInterrupt, device.app.run)
-    assert device.last("error")["code"] == "MEMORY"
-    tools.call = call
-    device.call("light", 1, call="c2", state="off")
-    device.run(50)
-    assert device.done == ["light off"]
 
 
 def test_device_closes_when_nothing_is_acknowledged():

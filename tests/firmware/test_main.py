@@ -102,19 +102,29 @@ def test_a_wrong_configuration_is_told_and_shown():
         assert board.made_safe == 1
 
 
+class Broken:
+    # A device that crashes.
+    closed = False
+
+    def __init__(self):
+        self.sound = self
+
+    def run(self):
+        raise ZeroDivisionError("oops")
+
+    def close(self):
+        self.closed = True
+
+
+class Restarting(Board):
+    restarted = 0
+
+    def restart(self):
+        assert self.made_safe
+        self.restarted += 1
+
+
 def test_a_crash_is_told_shown_and_raised_and_leaves_the_world_safe():
-    class Broken:
-        closed = False
-
-        def __init__(self):
-            self.sound = self
-
-        def run(self):
-            raise ZeroDivisionError("oops")
-
-        def close(self):
-            self.closed = True
-
     board, app = Board(), Broken()
     raises(ZeroDivisionError, with_start, lambda board: app, board)
     assert board.events[-1]["code"] == "CRASH"
@@ -122,6 +132,26 @@ def test_a_crash_is_told_shown_and_raised_and_leaves_the_world_safe():
     assert board.lights == ["error"]
     assert board.made_safe == 1
     assert app.closed
+
+
+def test_a_board_that_can_restarts_after_a_crash():
+    board, app = Restarting(), Broken()
+    with_start(lambda board: app, board)
+    assert board.events[-1]["code"] == "CRASH"
+    assert board.restarted == 1
+    assert app.closed
+
+
+def test_a_board_does_not_restart_when_the_device_never_ran():
+    def broken(board):
+        raise OSError("no flash")
+
+    board = Restarting()
+    raises(OSError, with_start, broken, board)
+    app = Broken()
+    app.run = lambda: None
+    with_start(lambda board: app, board)
+    assert board.restarted == 0
 
 
 def test_an_interrupt_from_the_keyboard_is_not_eaten():

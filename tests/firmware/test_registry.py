@@ -54,7 +54,7 @@ def test_calls_run_one_at_a_time_in_order():
         w.run(2000)
         assert w.done == ["begun", "committed", "closed", ("light", "on"), ("light", "off")]
         assert [result["output"] for result in w.results()] == [42, None, None]
-        assert ("call.progress", {"call": "c1", "name": "slow", "text": "half way"}) in w.events
+        assert ("progress", {"call": "c1", "name": "slow", "text": "half way"}) in w.events
 
 
 def test_unknown_tool_is_failed():
@@ -664,7 +664,7 @@ def test_lost_session_ends_its_calls_without_results():
         assert w.done == ["begun", "closed"]
         assert w.results() == []
         ended = [
-            (fields["call"], fields["result"]["code"]) for event, fields in w.events if event == "call.end"
+            (fields["call"], fields["result"]["code"]) for event, fields in w.events if event == "result"
         ]
         assert ended == [("c1", "INTERRUPTED"), ("c2", "INTERRUPTED")], "the log hears of each"
         assert not w.registry.busy
@@ -775,9 +775,28 @@ def test_events_tell_the_life_of_a_call():
         w.call("c1", "lock", UNLOCK)
         w.run(200)
         w.press(1200)
-        assert [event for event, _ in w.events] == ["call.ask", "call.start", "call.end"]
-        assert w.events[0][1] == {"call": "c1", "name": "lock", "arguments": UNLOCK}
-        assert w.events[2][1]["result"] == w.results()[0]
+        assert w.events[:3] == [
+            ("confirm_asked", {"call": "c1", "name": "lock", "arguments": UNLOCK}),
+            ("confirm", {"call": "c1", "outcome": "confirmed"}),
+            ("call_start", {"call": "c1", "name": "lock"}),
+        ]
+        name, fields = w.events[3]
+        assert name == "result"
+        assert fields["result"] == w.results()[0]
+        assert (fields["call"], fields["name"], fields["ok"], fields["code"]) == ("c1", "lock", True, None)
+
+
+def test_events_tell_of_a_confirmation_that_does_not_come():
+    with world() as w:
+        w.call("c1", "lock", UNLOCK)
+        w.run(100)
+        w.press(300)
+        w.call("c2", "lock", UNLOCK)
+        w.run(100)
+        w.registry.close_epoch(1)
+        told = [(fields["call"], fields["outcome"]) for event, fields in w.events if event == "confirm"]
+        assert told == [("c1", "REJECTED"), ("c2", "INTERRUPTED")]
+        assert [event for event, _ in w.events if event == "call_start"] == []
 
 
 def test_module_of_the_user_is_loaded_and_its_readers_cannot_act():

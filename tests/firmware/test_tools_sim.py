@@ -33,7 +33,7 @@ class House:
         self._before = list(tools.declared)
         del tools.declared[:]
         sys.modules.pop("tools", None)
-        self.registry = Registry(Journal("/calls"), Confirm(), report=self.report)
+        self.registry = Registry(Journal("/calls"), Confirm(), event=self.event)
         self.registry.load(self)
         self.registry.begin("session-1")
         return self
@@ -46,8 +46,8 @@ class House:
     def output(self, name):
         return self.pins[name]
 
-    def report(self, event, **fields):
-        if event == "call.progress":
+    def event(self, event, **fields):
+        if event == "progress":
             self.progress.append((self.now, fields["text"]))
 
     def ask(self, name, arguments=None, hold=False):

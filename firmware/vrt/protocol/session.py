@@ -72,7 +72,7 @@ class Session(Lifecycle):
         seq = self.streams.acked + 1
         if code == 1009 and self.streams.sent >= seq:  # decisions 7: once more, not for ever
             if self._too_big == seq:
-                self._end("TOO_LARGE", "the server refuses our next message")
+                self.end("TOO_LARGE", "the server refuses our next message")
             self._too_big = seq
         self._item_epoch = _NONE  # a resumed connection starts without an item (§8.3)
 
@@ -82,7 +82,8 @@ class Session(Lifecycle):
         self.streams.reset(handled, last)
         self.streams.restored = True
 
-    def _end(self, code, message):
+    def end(self, code, message):
+        # The session is over; also for a reason of the caller's.
         self.move("ended")
         if self.id is not None:
             self.failures = 0  # the server is there, and has not yet refused a new session
@@ -123,7 +124,7 @@ class Session(Lifecycle):
         if not self.next_state(inp):
             self._events.append({"type": "unexpected", "got": kind})
         elif inp == "ended":
-            self._end(message["code"], message.get("message", ""))
+            self.end(message["code"], message.get("message", ""))
         elif kind == "tool.call" and streams.free() <= self.pending:
             self._stall()  # not handled, not acknowledged: it comes again after the resume (decisions 17)
         elif not (is_open and message["seq"]) or streams.take(message["seq"], now):
@@ -139,7 +140,7 @@ class Session(Lifecycle):
         else:
             fits = up_to is not None and message["sessionId"] == self.id and self.streams.resume(up_to)
         if not fits:
-            self._end("RESUME_FAILED", "ready does not fit the session")
+            self.end("RESUME_FAILED", "ready does not fit the session")
             return False
         self.move("ready")
         self.id = message["sessionId"]
@@ -173,7 +174,7 @@ class Session(Lifecycle):
         elif kind == "tool.call":
             self.pending += 1
             if not fresh:  # it came late, or again
-                self.result(_failure(message, "INTERRUPTED", "the turn was interrupted"))
+                self.refuse(message, "INTERRUPTED", "the turn was interrupted")
         return fresh
 
     def receive_audio(self, buf, n):
@@ -210,8 +211,12 @@ class Session(Lifecycle):
         self.pending = max(self.pending - 1, 0)
         try:
             self._queue("tool.result", result)
-        except ProtocolError as error:  # decisions 7: too large, or not JSON
+        except (ProtocolError, MemoryError) as error:  # decisions 7: too large, or not JSON
             self._queue("tool.result", _failure(result, "FAILED", str(error)))
+
+    def refuse(self, call, code, text):
+        # The result of a call that does not run.
+        self.result(_failure(call, code, text))
 
     def room(self):
         # Whether text and context are taken now.
@@ -226,7 +231,7 @@ class Session(Lifecycle):
 
     def _queue(self, kind, message):
         if self.streams.last == _LAST_SEQ:
-            self._end("SEQ_EXHAUSTED", "the session has used every seq")
+            self.end("SEQ_EXHAUSTED", "the session has used every seq")
             return
         message["type"] = kind
         self.streams.add(message)

@@ -10,6 +10,7 @@ from vrt.errors import VrtError
 from vrt.tools.arguments import canonical
 
 _TEXT = const(200)  # characters of a message to the model
+_OUTPUT_BYTES = const(1024)  # JSON text of an output
 
 
 class Call:
@@ -23,6 +24,8 @@ class Call:
         self.tool = None
         self.digest, self.size, self.problem = digest_of(self.name, self.arguments)
         self.cancelled = False
+        self.asked = False  # the device waits for a confirmation
+        self.result = None  # JSON text, once it has ended and is not yet answered
         self.since = None  # ticks at which it reached the head of the queue
         self.paused = None  # ticks of the tool's start or last yield, and how long it waits from there
         self.wait_ms = 0
@@ -58,3 +61,14 @@ def explain(error):
     if hasattr(sys, "print_exception"):
         sys.print_exception(error)
     return f"{type(error).__name__}: {error}"[:_TEXT]
+
+
+def output(value):
+    # The JSON text of what a tool returned; also a copy that the tool can no longer change.
+    try:
+        text = canonical(value)
+    except ValueError as error:
+        raise VrtError(f"it ran, but: {error}") from None
+    if len(text.encode()) > _OUTPUT_BYTES:
+        raise VrtError(f"it ran, but: more than {_OUTPUT_BYTES} bytes")
+    return text

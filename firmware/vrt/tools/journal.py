@@ -116,7 +116,7 @@ class Journal:
                 entry[_ARGS] = None
                 try:  # noqa: SIM105  (no contextlib)
                     self._save(entry)
-                except OSError:  # a reboot will report its outcome as unknown
+                except (OSError, MemoryError):  # a reboot will report its outcome as unknown
                     pass
                 return
         self.brief.append([call_id, digest, name, None, epoch, result])

@@ -1,7 +1,7 @@
 # The device's tools: what is declared, which call runs, and its one result (vRT §6.2, §7; decisions 8, 16-18).
 #
 #   confirm = Confirm(); journal = Journal(board.storage + "calls")
-#   registry = Registry(journal, confirm, report=log.report, voice=False)
+#   registry = Registry(journal, confirm, event=log.event, voice=False)
 #   registry.load(board)               once, before hello: imports the user's module `tools`, calls its setup(board)
 #   registry.declare() -> list         for hello.tools       registry.queue_limit -> hello.limits.queuedCalls
 #   registry.context() -> dict         for hello.context and `context`: {"state": ..., "unknownCalls": [...]}
@@ -12,8 +12,7 @@
 #       the stream goes on at ready.resumedFrom + 1: all that is resent are results, and they get new numbers
 #   registry.drop()                    the session is lost (RESUME_FAILED ...): ends the running call, no results
 #
-#   journal.mark(tx, rx, epoch)        whenever they changed, before call() and step(): last client seq given out,
-#                                      last server seq handled, observed epoch; a few stores, no flash
+#   journal.mark(tx, rx, epoch)        whenever they changed, before call() and step(); a few stores, no flash
 #   registry.call(msg, now)            a valid tool.call (decoded dict); ask `registry.room` first: False = stop reading
 #   registry.close_epoch(closed)       the closed epoch rose, by interruption or `interrupted` (before sending anything)
 #   registry.step(now, down, waiting)  every loop; `down` is the button's debounced level; advances at most one tool;
@@ -24,7 +23,8 @@
 #   registry.busy                      a call is running, asking or queued
 #   registry.uncertain                 a call with an effect was cut or failed: send `context`, then set it to False
 #
-# Nothing here is on the audio path; all of it may allocate. One loop calls it; no interrupt handler may.
+# Nothing here is on the audio path; all of it may allocate. One loop calls it; no interrupt handler may. A MemoryError may
+# leave step() and close_epoch() at any point: no tool runs twice for it, and the next step() ends what should have ended.
 import json
 
 from micropython import const
@@ -32,26 +32,26 @@ from micropython import const
 from vrt import diff, tools
 from vrt.errors import VrtError
 from vrt.tools.arguments import canonical, kind, problem
-from vrt.tools.call import Call, digest_of, explain
+from vrt.tools.call import Call, digest_of, explain, output
 from vrt.tools.journal import answer
 
 _QUEUED_CALLS = const(8)
 _QUEUED_BYTES = const(4096)  # of arguments, so that a full queue fits a small heap
-_RESULT_BYTES = const(1024)  # JSON text of an output
 _TEXT = const(200)  # characters of a message to the model
 _LATE = const("interrupted before it started")
+_FULL = const('{"ok":false,"code":"FAILED","message":"the memory is full; whether it was done is unknown"}')
 _EVERY = const(1 << 32)  # above every epoch
 
 
 class Registry:
-    def __init__(self, journal, confirm, report, voice=False):
-        # report(event, **fields): the event log; call.ask, call.start, call.progress, call.end.
+    def __init__(self, journal, confirm, event, voice=False):
+        # event(kind, **fields): the device's log. Every call ends with a `result`, and what was asked with a `confirm`.
         # voice: whether the configuration lets the host ask for confirmations (confirm="voice").
         self.queue_limit = _QUEUED_CALLS
         self.uncertain = False
         self.journal = journal
         self._confirm = confirm
-        self._report = report
+        self._event = event
         self._voice = voice
         self.tools = []
         self._state = None
@@ -85,7 +85,7 @@ class Registry:
         made = {}
         if self._state:
             try:
-                made["state"] = json.loads(_text(self._state()))
+                made["state"] = json.loads(output(self._state()))
             except Exception as error:
                 made["state"] = {"error": explain(error)}
         unknown = self.journal.unknown()
@@ -167,33 +167,40 @@ class Registry:
 
     def close_epoch(self, closed):
         # The epoch gate (§6.2): what is not running never starts, what runs is cut.
-        if closed > self._closed:
-            self._closed = closed
-            for call in list(self._queue):
-                if call.epoch <= closed:
-                    self._cut(
-                        call, "INTERRUPTED", _LATE if call.paused is None else "its turn was interrupted"
-                    )
+        self._closed = max(self._closed, closed)
+        for call in list(self._queue):
+            if call.epoch <= self._closed:
+                self._interrupt(call)
 
     def step(self, now, down=False, waiting=False):
         if tools.running or not self._queue:  # running: a tool that runs the loop itself
             return
         call = self._queue[0]
-        if waiting and call.paused is None:
-            return
+        if call.result:  # there was no memory to end it
+            call.close()
+            self.uncertain = True
+            self._end(call, _FULL)
+        elif call.epoch <= self._closed:
+            self._interrupt(call)
+        elif call.paused is not None or not waiting:
+            self._go_on(call, now, down)
+
+    # --- the call at the head
+
+    def _go_on(self, call, now, down):
         made = call.tool.declaration
         if call.since is None:
             call.since = now
             if call.tool.asks(call.arguments):
                 self._confirm.ask(call.call_id, call.digest, call.epoch, now, made["timeoutMs"])
-                self._report("call.ask", call=call.call_id, name=call.name, arguments=call.arguments)
+                call.asked = True
+                self._event("confirm_asked", call=call.call_id, name=call.name, arguments=call.arguments)
         if self.asking:
             outcome = self._confirm.poll(down, now)
-            if outcome == "expired":
-                self._end(call, _no("REJECTED", "nobody confirmed it in time"))
-            elif outcome == "refused":
-                self._end(call, _no("REJECTED", "the user refused it"))
             if outcome != "confirmed":
+                if outcome:
+                    text = "nobody confirmed it in time" if outcome == "expired" else "the user refused it"
+                    self._end(call, _no("REJECTED", text))
                 return
         if diff(now, call.since) >= made["timeoutMs"]:  # decisions 8
             self._cut(call, "TIMEOUT", f"it took longer than {made['timeoutMs']} ms")
@@ -202,14 +209,11 @@ class Registry:
         elif diff(now, call.paused) >= call.wait_ms:
             self._advance(call, now)
 
-    # --- the call at the head
-
     def _start(self, call, now):
         digest = digest_of(call.name, call.arguments)[0]
         result = None
-        if call.epoch <= self._closed:  # the gate, at the very moment of the start
-            result = _no("INTERRUPTED", _LATE)
-        elif call.tool.asks(call.arguments) and not self._confirm.use(call.call_id, digest, call.epoch, now):
+        call.result = _FULL  # unless there is memory to do it, and to say more
+        if call.tool.asks(call.arguments) and not self._confirm.use(call.call_id, digest, call.epoch, now):
             result = _no("REJECTED", "what was confirmed is not this call")
         elif call.tool.declaration["effect"] == "irreversible":
             try:
@@ -218,30 +222,32 @@ class Registry:
                 result = _no("FAILED", f"not run: the journal cannot be written ({explain(error)})")
         if result:
             self._end(call, result)
-        else:
-            self._report("call.start", call=call.call_id, name=call.name)
-            self._advance(call, now)
+            return
+        if call.asked:
+            call.asked = False
+            self._event("confirm", call=call.call_id, outcome="confirmed")
+        self._event("call_start", call=call.call_id, name=call.name)
+        self._advance(call, now)
 
     def _advance(self, call, now):
         # Runs the function, or the generator up to its next yield.
         tools.running = call
         call.paused = now
         call.wait_ms = 0
-        result = None
+        call.result = _FULL
         try:
             value = call.generator or call.tool.function(**call.arguments)
-            ended = True
             if hasattr(value, "throw"):
                 call.generator = value
                 try:
                     value = next(value)
-                    ended = False
+                    call.result = None
                 except StopIteration as stop:
                     value = stop.value
-            if ended:
-                result = '{"ok":true,"output":' + _text(value) + "}"
+            if call.result:
+                call.result = '{"ok":true,"output":' + output(value) + "}"
             elif isinstance(value, str):
-                self._report("call.progress", call=call.call_id, name=call.name, text=value)
+                self._event("progress", call=call.call_id, name=call.name, text=value)
             elif kind(value) == "integer":
                 call.wait_ms = value
             elif value is not None:
@@ -249,15 +255,21 @@ class Registry:
                     f"a tool yields None, whole milliseconds or text, not {value!r}"
                 )
         except Exception as error:
-            result = _no("FAILED", explain(error))
+            call.result = _FULL
             if call.tool.declaration["effect"] != "none":
                 self.uncertain = True
+            call.result = _no("FAILED", explain(error))
         finally:
             tools.running = None
-        if result or call.cancelled:
+        if call.result or call.cancelled:
             call.close()
-        if result and not call.cancelled:  # else cancelled by what the tool itself did, its result is given
-            self._end(call, result)
+        if (
+            call.result and not call.cancelled
+        ):  # else cancelled by what the tool itself did, its result is given
+            self._end(call, call.result)
+
+    def _interrupt(self, call):
+        self._cut(call, "INTERRUPTED", _LATE if call.paused is None else "its turn was interrupted")
 
     def _cut(self, call, code, why):
         # The call ends here, whatever its tool still does (§7.2).
@@ -270,25 +282,17 @@ class Registry:
 
     def _end(self, call, result):
         # The one result of a call, kept for whoever asks again.
+        self.journal.done(call.call_id, call.digest, call.name, call.epoch, result)
+        result = answer(call.call_id, call.epoch, result)
+        self._results.append(result)
         if call in self._queue:
             if call is self._queue[0]:
                 self._confirm.cancel()
             self._queue.remove(call)
-        self.journal.done(call.call_id, call.digest, call.name, call.epoch, result)
-        result = answer(call.call_id, call.epoch, result)
-        self._results.append(result)
-        self._report("call.end", call=call.call_id, name=call.name, result=result)
-
-
-def _text(value):
-    # The JSON text of what a tool returned; also a copy that the tool can no longer change.
-    try:
-        text = canonical(value)
-    except ValueError as error:
-        raise VrtError(f"it ran, but: {error}") from None
-    if len(text.encode()) > _RESULT_BYTES:
-        raise VrtError(f"it ran, but: more than {_RESULT_BYTES} bytes")
-    return text
+        code = result.get("code")
+        if call.asked:
+            self._event("confirm", call=call.call_id, outcome=code, message=result.get("message"))
+        self._event("result", call=call.call_id, name=call.name, ok=result["ok"], code=code, result=result)
 
 
 def _no(code, message):
