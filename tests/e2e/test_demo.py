@@ -7,11 +7,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from lettering import faults, texts
 from vrt_host import cli
 from vrt_host.agents import registry
-from vrt_host.harness import scenes
+from vrt_host.harness import scenes, sentences, story, timeline
 from vrt_host.harness.recorder import load
 from vrt_host.sim import wav
+from vrt_host.speech.words import normalise
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -75,6 +77,28 @@ def test_demo_shows_every_scene_and_ends_with_a_summary(demo):
     assert all(scene["ok"] and scene["steps"] for scene in demo.summary["scenes"])
     assert not [event for event in demo.events if event["event"] == "step" and not event["ok"]]
     assert not pick(demo, 0, "device", "traceback")
+
+
+def test_demo_draws_a_picture_on_which_no_two_texts_meet(demo):
+    made = story.picture(demo.events, demo.events[-1]["t"])
+    figure = timeline.compose(made).figure
+    assert faults(figure) == []
+    written = [text.replace("\n", " ") for text, _ in texts(figure)]
+    told = [scene.title for scene in made.scenes] + [scene.note for scene in made.scenes]
+    told += [mark.text for mark in made.marks] + [mark.text for zoom in made.zooms for mark in zoom.marks]
+    told += [band.text for band in made.said] + ["REJECTED", "INTERRUPTED", "check_house()", "lost"]
+    assert len(told) > 20
+    assert [text for text in told if text not in written] == []
+    begun = [band.text[:12] for band in made.spoken]
+    assert [text for text in begun if not any(line.startswith(text) for line in written)] == []
+
+
+def test_demo_shows_as_heard_what_was_acted_on(demo):
+    def words(text):
+        return [word for word in normalise(text) if word != "the"]
+
+    heard = pick(demo, 0, "device", "transcript", role="user", final=True)
+    assert [words(event["text"]) for event in heard] == [words(text) for text in sentences.SENTENCES]
 
 
 def test_demo_keeps_a_record_that_people_can_see_and_hear(demo):

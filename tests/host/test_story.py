@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 from vrt_host.harness import story
 from vrt_host.harness.live import View
-from vrt_host.harness.picture import Band, CallBar, Mark
+from vrt_host.harness.picture import Band, CallBar, Mark, Scene, Zoom
 
 
 def device(t, event, **fields):
@@ -188,6 +188,30 @@ def test_story_draws_a_cut_connection():
         Band(4.0, 6.0, "connected", "up"),
     ]
     assert made.marks == [Mark(3.0, "connection cut", "cut"), Mark(4.0, "session resumed", "resume")]
+
+
+def test_story_draws_scenes_and_what_is_enlarged():
+    def demo(t, event, **fields):
+        return {"t": t, "source": "demo", "event": event, **fields}
+
+    mark = {"at": 2.5, "text": "here", "kind": "ok"}
+    made = story.picture(
+        [
+            demo(1, "scene", number=1, title="one"),
+            demo(2, "zoom", start=2.0, end=3.0, title="closer", marks=[mark]),
+            demo(4, "scene.end", number=1, ok=True, note="quick"),
+            demo(5, "scene", number=2, title="two"),
+            demo(6, "scene.end", number=2, ok=False, note=""),
+            demo(7, "scene", number=3, title="three"),
+        ],
+        9.0,
+    )
+    assert made.scenes == [
+        Scene(0.6, 4.4, "one", True, "quick"),
+        Scene(4.6, 6.4, "two", False),
+        Scene(6.6, 9.4, "three", None),
+    ]
+    assert made.zooms == [Zoom(2.0, 3.0, "closer", [Mark(2.5, "here", "ok")])]
 
 
 def test_story_of_nothing_is_empty():

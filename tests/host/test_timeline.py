@@ -1,6 +1,10 @@
+import itertools
+import warnings
+
 import matplotlib.image
 import numpy as np
 import pytest
+from lettering import faults, texts
 from vrt_host.harness import timeline
 from vrt_host.harness.picture import Band, CallBar, Mark, Picture, Scene, Zoom
 
@@ -93,6 +97,51 @@ def test_timeline_takes_any_text_as_it_is(tmp_path):
         marks=[Mark(1, words, "interrupt"), Mark(1.01, "b", "cut"), Mark(2.99, "c", "resume")],
     )
     assert render(picture, tmp_path).shape[1] == 1800
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing")
+        assert faults(timeline.compose(picture).figure) == []
+
+
+@pytest.mark.parametrize("span", [0.8, 3, 12, 150])
+def test_timeline_keeps_texts_apart_however_crowded(span):
+    """Everything happens at once, in scenes of very different lengths."""
+    steps = np.linspace(0, span, 25)
+    bands = [Band(a, b, "a state that lasts", "idle") for a, b in itertools.pairwise(steps)]
+    words = [
+        Band(a, a + span / 9, f"“Sentence {n} is being said.”", "user") for n, a in enumerate(steps[::4])
+    ]
+    marks = [Mark(at, f"mark {n} of several", "cut") for n, at in enumerate(steps)]
+    picture = Picture(
+        "A title " * 30,
+        "and what it means " * 30,
+        scenes=[
+            Scene(0, span, "A scene " * 20, True, "a note " * 20),
+            Scene(0, 20, "another", None, "short"),
+        ],
+        said=words,
+        spoken=words[::-1],
+        led=bands,
+        turns=bands,
+        presses=bands,
+        link=bands,
+        outputs={"a_rather_long_name_of_an_output": bands},
+        calls=[CallBar(at, at, at + span / 50, "call(of=tool)", "INTERRUPTED") for at in steps],
+        marks=marks,
+        zooms=[Zoom(0.1, 0.1 + span / 3, "enlarged " * 20, marks[:6])],
+    )
+    sheet = timeline.compose(picture)
+    assert faults(sheet.figure) == []
+    written = [text for text, _ in texts(sheet.figure)]
+    for name in ("board light", "turn", "tool calls", "connection", "speaker", "user"):
+        assert name in written
+
+
+def test_timeline_ends_a_caption_with_its_scene():
+    said = [Band(2, 4, "“A sentence that is much longer than what is left of its scene.”", "user")]
+    sheet = timeline.compose(Picture("", scenes=[Scene(0, 4, "", True), Scene(0, 20, "", True)], said=said))
+    ends = [box.x1 for text, box in texts(sheet.figure) if text.startswith("“A")]
+    assert ends[0] <= 140 + (1782 - 140) * 4 / 20
+    assert len(ends) == 2
 
 
 def test_timeline_keeps_calls_that_overlap_apart():

@@ -14,7 +14,7 @@ import numpy as np
 from vrt_host import __version__
 from vrt_host.agents import registry
 from vrt_host.errors import UsageError, VrtError
-from vrt_host.harness import figures, live, picture, story, timeline
+from vrt_host.harness import figures, live, story, timeline
 from vrt_host.harness import sentences as spoken
 from vrt_host.harness.live import View
 from vrt_host.harness.recorder import Recorder
@@ -33,8 +33,6 @@ OUT = Path("build/demo")
 _BOOT_S = 20.0
 _STATS_MS = 2000
 """How often the board tells its figures."""
-_MARGIN_S = 0.4
-"""Of the picture, before and after a scene."""
 
 EXAMPLES = """\
 examples:
@@ -84,7 +82,6 @@ class _Demo:
         self.stage = Stage(recorder, self.view)
         self.failure = ""
         self.rig: Rig | None = None
-        self.conversation: Conversation | None = None
 
     async def play(self) -> int:
         """The conversation, then the record of it; the exit code."""
@@ -135,8 +132,7 @@ class _Demo:
             view.note(f"the board: real firmware on MicroPython {version} with a heap of {self.heap}")
             if rig.board.note:
                 view.note(rig.board.note)
-            self.conversation = Conversation(stage, rig, user, sentences)
-            await self.conversation.play()
+            await Conversation(stage, rig, user, sentences).play()
             place = recorder.mark()  # the figures of the whole conversation
             await recorder.wait_for(lambda event: event["event"] == "stats", within=5, after=place)
         finally:
@@ -175,11 +171,6 @@ class _Demo:
             f"the real firmware on MicroPython {version}, heap {self.heap}; 8 kHz mu-law both ways"
         )
         made.user, made.speaker, made.rate = user, speaker, RATE
-        made.scenes = [
-            picture.Scene(one.start - _MARGIN_S, (one.end or end) + _MARGIN_S, one.title, one.ok, one.note)
-            for one in self.stage.scenes
-        ]
-        made.zooms = self.conversation.zooms if self.conversation is not None else []
         try:
             timeline.draw(made, self.out / "timeline.png")
         except ImportError as error:

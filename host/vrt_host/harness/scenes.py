@@ -7,7 +7,6 @@ import contextlib
 import re
 from collections.abc import Callable, Mapping
 
-from vrt_host.harness.picture import Mark, Zoom
 from vrt_host.harness.recorder import Event, NotSeen
 from vrt_host.harness.rig import Rig
 from vrt_host.harness.stage import Stage
@@ -34,7 +33,6 @@ class Conversation:
         self._rig = rig
         self._user = user
         self._sentences = sentences
-        self.zooms: list[Zoom] = []
 
     async def play(self) -> None:
         """All scenes; raises `StepFailed` at the first step that does not happen."""
@@ -174,21 +172,18 @@ class Conversation:
                 f"silent {_ms(silent['t'] - stop['speech_start'])} after the voice began, "
                 f"{_ms(max(0.0, silent['t'] - noticed['t']))} after the board noticed it"
             )
-            self.zooms.append(
-                Zoom(
-                    stop["speech_start"] - 0.25,
-                    silent["t"] + 0.25,
-                    "the interruption, enlarged",
-                    [
-                        Mark(stop["speech_start"], "the user speaks", "user"),
-                        Mark(noticed["t"], "the board notices", "interrupt"),
-                        Mark(
-                            silent["t"],
-                            f"silent, {_ms(silent['t'] - stop['speech_start'])} after the onset",
-                            "ok",
-                        ),
-                    ],
-                )
+            onset = f"silent, {_ms(silent['t'] - stop['speech_start'])} after the onset"
+            stage.recorder.add(
+                "demo",
+                "zoom",
+                start=stop["speech_start"] - 0.25,
+                end=silent["t"] + 0.25,
+                title="the interruption, enlarged",
+                marks=[
+                    {"at": stop["speech_start"], "text": "the user speaks", "kind": "user"},
+                    {"at": noticed["t"], "text": "the board notices", "kind": "interrupt"},
+                    {"at": silent["t"], "text": onset, "kind": "ok"},
+                ],
             )
 
     # --- scene 4

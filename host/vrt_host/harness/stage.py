@@ -62,7 +62,7 @@ class Stage:
             raise
         finally:
             scene.end = self.recorder.now
-            self.recorder.add("demo", "scene.end", number=scene.number, ok=scene.ok)
+            self.recorder.add("demo", "scene.end", number=scene.number, ok=scene.ok, note=scene.note)
 
     def seen(self, source: str, event: str, **fields: Any) -> list[Event]:
         """All such events of the scene so far."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from vrt_host.harness.live import View
-from vrt_host.harness.picture import Band, CallBar, Mark, Picture
+from vrt_host.harness.picture import Band, CallBar, Mark, Picture, Scene, Zoom
 from vrt_host.harness.recorder import Event
 from vrt_host.resources import root
 
@@ -18,6 +18,8 @@ _PIECE_S = 1.6
 """A piece of text that comes so soon belongs to the sentence before."""
 _CHARS_PER_S = 15.0
 """How fast a voice reads."""
+_MARGIN_S = 0.4
+"""Of the picture, before and after a scene."""
 _REASONS = {"speech": "speech interrupts", "user": "button interrupts", "keyboard": "key interrupts"}
 
 
@@ -180,7 +182,7 @@ class Narrator:
 
 
 def picture(events: Sequence[Event], end: float) -> Picture:
-    """The lanes, without title, scenes and sounds. `events` in the order of time."""
+    """Everything but titles and sounds. `events` in the order of time."""
     made = Picture("")
     made.led = list(_bands(events, "hardware", "led", "state", end))
     made.turns = list(_turns(events, end))
@@ -197,7 +199,19 @@ def picture(events: Sequence[Event], end: float) -> Picture:
     made.calls = _calls(events, end)
     made.link = list(_link(events, end))
     made.marks = list(_marks(events))
+    made.scenes = list(_scenes(events, end))
+    made.zooms = [
+        Zoom(event["start"], event["end"], event["title"], [Mark(**mark) for mark in event["marks"]])
+        for event in _of(events, "demo", "zoom")
+    ]
     return made
+
+
+def _scenes(events: Sequence[Event], end: float) -> Iterator[Scene]:
+    ends = {event["number"]: event for event in _of(events, "demo", "scene.end")}
+    for event in _of(events, "demo", "scene"):
+        last = ends.get(event["number"], {"t": end, "ok": None, "note": ""})
+        yield Scene(event["t"] - _MARGIN_S, last["t"] + _MARGIN_S, event["title"], last["ok"], last["note"])
 
 
 def _of(events: Sequence[Event], source: str, *names: str) -> Iterator[Event]:

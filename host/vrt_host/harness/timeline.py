@@ -5,7 +5,6 @@ Every scene is a block of lanes, measured in pixels from its upper edge; all sha
 
 from __future__ import annotations
 
-import textwrap
 import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -13,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vrt_host.harness.picture import Band, CallBar, Mark, Picture, Scene
+from vrt_host.harness.picture import Band, CallBar, Mark, Picture, Scene, Zoom
 from vrt_host.sim.wav import Samples
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
-_WIDTH, _DPI = 1800, 100
+    from vrt_host.harness.sheet import Place, Sheet
+
+_WIDTH = 1800
 _LEFT, _RIGHT = 140, 1782  # pixels: where the lanes begin and end
 _HEAD, _FOOT, _GAP = 84, 56, 76
 _VOICE = 76  # two lines of words above a wave of 46 pixels
@@ -28,6 +28,10 @@ _ZOOM = 175
 _INK, _GREY, _FAINT = "#1f2933", "#52606d", "#9aa5b1"
 _USER, _SPEAKER = "#2b6cb0", "#c05621"
 _OTHER = "#e4e7eb"
+_PAPER = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
+"""Behind words that a line would cross."""
+_STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60)
+"""Seconds between two ticks."""
 
 COLOURS = {
     # the board's light and the turn
@@ -63,58 +67,31 @@ def draw(picture: Picture, path: Path) -> None:
         warnings.filterwarnings(
             "ignore", message="Glyph .* missing"
         )  # a script without a font shows as boxes
-        figure = _compose(picture)
+        sheet = compose(picture)
         path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=_DPI)
+        sheet.figure.savefig(path, dpi=sheet.figure.dpi)
 
 
-def _compose(picture: Picture) -> Figure:
+def compose(picture: Picture) -> Sheet:
     """All blocks one below the other."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415  (heavy; nothing else needs it)
-    from matplotlib.figure import Figure  # noqa: PLC0415
+    from vrt_host.harness.sheet import Sheet  # noqa: PLC0415  (matplotlib is heavy; nothing else needs it)
 
     scenes = picture.scenes or [Scene(0.0, max(1.0, len(picture.user) / picture.rate), "", None)]
     blocks = [_Block(picture, scene) for scene in scenes]
     span = max(scene.end - scene.start for scene in scenes)
-    total = _HEAD + _FOOT + sum(block.height + _GAP for block in blocks)
-    figure = Figure(figsize=(_WIDTH / _DPI, total / _DPI), dpi=_DPI, facecolor="white")
-    FigureCanvasAgg(figure)
-    _write(figure, 20, 32, picture.title, size=17, weight="bold")
-    _write(figure, 20, 60, picture.subtitle, size=10.5, color=_GREY)
+    sheet = Sheet(_WIDTH, _HEAD + _FOOT + sum(block.height + _GAP for block in blocks))
+    sheet.write(20, 32, picture.title, room=_RIGHT - 20, size=17, weight="bold", color=_INK)
+    sheet.write(20, 60, picture.subtitle, room=_RIGHT - 20, size=10.5, color=_GREY)
     top = _HEAD
     for number, block in enumerate(blocks, 1):
-        _title(figure, top + 20, number, block.scene)
-        top += 48
-        block.draw(_axes(figure, _LEFT, top, _RIGHT - _LEFT, block.height), span)
-        length = block.scene.end - block.scene.start
-        _zoom(figure, block, _LEFT + (_RIGHT - _LEFT) * length / span + 70, top)
-        top += block.height + _GAP - 48
-    _legend(figure, total - 18)
-    return figure
+        _title(sheet, top + 20, number, block.scene)
+        block.draw(sheet, top + 48, span)
+        top += block.height + _GAP
+    _legend(sheet, sheet.height - 18)
+    return sheet
 
 
-def _axes(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
-    """Axes without ornament at a place in pixels, y downwards in pixels."""
-    tall = figure.get_size_inches()[1] * _DPI
-    axes = figure.add_axes((left / _WIDTH, 1 - (top + height) / tall, width / _WIDTH, height / tall))
-    axes.set_ylim(height, 0)
-    axes.set_yticks([])
-    axes.patch.set_visible(False)
-    axes.tick_params(axis="x", labelsize=8.5, colors=_GREY, length=3)
-    axes.spines[["top", "left", "right"]].set_visible(False)
-    axes.spines["bottom"].set_color(_FAINT)
-    return axes
-
-
-def _write(figure: Figure, x: float, y: float, text: str, **style: Any) -> Any:
-    """Text of the figure at a place in pixels from the upper left corner."""
-    tall = figure.get_size_inches()[1] * _DPI
-    return figure.text(
-        x / _WIDTH, 1 - y / tall, text, **{"color": _INK, "va": "center", "parse_math": False, **style}
-    )
-
-
-def _title(figure: Figure, y: float, number: int, scene: Scene) -> None:
+def _title(sheet: Sheet, y: float, number: int, scene: Scene) -> None:
     if not scene.title:
         return
     colour, word = {
@@ -123,13 +100,17 @@ def _title(figure: Figure, y: float, number: int, scene: Scene) -> None:
         None: (_FAINT, "not finished"),
     }[scene.ok]
     badge = {"boxstyle": "round,pad=0.3", "facecolor": colour, "edgecolor": "none"}
-    _write(figure, 24, y, str(number), size=12, weight="bold", color="white", bbox=badge)
-    title = _write(figure, 52, y, scene.title, size=13, weight="bold")
-    _write(figure, title.get_window_extent().x1 + 22, y, scene.note, size=10.5, color=_GREY)
-    _write(figure, _RIGHT, y, word, size=10.5, color=colour, ha="right", weight="bold")
+    sheet.write(24, y, str(number), size=12, weight="bold", color="white", bbox=badge)
+    verdict = sheet.write(_RIGHT, y, word, size=10.5, color=colour, ha="right", weight="bold")
+    limit = (verdict.x0 if verdict else _RIGHT) - 22
+    title = sheet.write(52, y, scene.title, room=limit - 52, size=13, weight="bold", color=_INK)
+    if title and scene.note:
+        sheet.write(
+            title.x1 + 22, y, scene.note, room=max(0.0, limit - title.x1 - 22), size=10.5, color=_GREY
+        )
 
 
-def _legend(figure: Figure, y: float) -> None:
+def _legend(sheet: Sheet, y: float) -> None:
     x = float(_LEFT)
     for text, kind in (
         ("waits in the queue", "queued"),
@@ -141,39 +122,20 @@ def _legend(figure: Figure, y: float) -> None:
         ("connected", "up"),
         ("connection lost", "down"),
     ):
-        box = {"facecolor": COLOURS.get(kind, _OTHER), "edgecolor": _FAINT, "linewidth": 0.5, "pad": 2}
-        _write(figure, x, y, "   ", size=8, bbox=box)
-        x = _write(figure, x + 24, y, text, size=9.5, color=_GREY).get_window_extent().x1 + 24
-    _write(
-        figure,
-        _RIGHT,
-        y,
-        "seconds since the start; one scale for all scenes",
-        size=9.5,
-        color=_FAINT,
-        ha="right",
-    )
+        sheet.box((x, y - 7, 17, 13), COLOURS.get(kind, _OTHER), _FAINT)
+        written = sheet.write(x + 24, y, text, size=9.5, color=_GREY)
+        x = (written.x1 if written else x) + 24
+    scale = "seconds since the start; one scale for all scenes"
+    sheet.write(_RIGHT, y, scale, size=9.5, color=_FAINT, ha="right")
 
 
-def _zoom(figure: Figure, block: _Block, left: float, top: float) -> None:
-    """The scene's zoomed span to the right of its lanes, where there is room."""
-    scene, picture = block.scene, block.picture
-    zoom = next((one for one in picture.zooms if scene.start <= one.start < scene.end), None)
+def _zoom(sheet: Sheet, picture: Picture, zoom: Zoom, left: float, top: float) -> None:
+    """A span drawn large to the right of its scene's lanes."""
     width = min(_RIGHT - left, 1000)
-    if zoom is None or width < 380:
-        return
-    axes = _axes(figure, left, top, width, _ZOOM)
-    axes.set_xlim(zoom.start, zoom.end)
-    axes.set_xticks(np.arange(np.ceil(zoom.start * 10), np.floor(zoom.end * 10) + 1) / 10)
-    _write(
-        figure,
-        left + width / 2,
-        top + _ZOOM + 34,
-        zoom.title,
-        size=10.5,
-        ha="center",
-        style="italic",
-        color=_GREY,
+    axes = _axes(sheet, (left, top, width, _ZOOM), (zoom.start, zoom.end), 50)
+    middle = left + width / 2
+    sheet.write(
+        middle, top + _ZOOM + 34, zoom.title, size=10.5, ha="center", style="italic", color=_GREY, room=width
     )
     for y, sound, colour in ((84, picture.user, _USER), (140, picture.speaker, _SPEAKER)):
         _wave(axes, y, sound, picture.rate, zoom.start, zoom.end, colour, per_second=500)
@@ -181,27 +143,38 @@ def _zoom(figure: Figure, block: _Block, left: float, top: float) -> None:
         colour = COLOURS.get(mark.kind, _INK)
         y = 10 + 14 * (row % 3)
         axes.plot([mark.at, mark.at], [y, _ZOOM], color=colour, linewidth=1.2, zorder=6)
-        right = mark.at > zoom.start + 0.6 * (zoom.end - zoom.start)
-        _label(axes, mark, y, colour, right)
+        x = left + width * (mark.at - zoom.start) / (zoom.end - zoom.start)
+        _label(sheet, mark, x, top + y, leftwards=x > left + 0.6 * width)
 
 
-def _label(axes: Axes, mark: Mark, y: float, colour: str, left: bool) -> None:
-    """A mark's words, to the left or to the right of its line."""
-    axes.annotate(
-        mark.text,
-        (mark.at, y),
-        xytext=(-4 if left else 4, 0),
-        textcoords="offset points",
-        ha="right" if left else "left",
-        va="center",
-        size=9,
-        weight="bold",
-        color=colour,
-        parse_math=False,
-        annotation_clip=False,
-        zorder=8,
-        bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85},
+def _label(sheet: Sheet, mark: Mark, x: float, y: float, *, leftwards: bool) -> None:
+    """A mark's words beside its line, on the other side if there is no room on this one."""
+    for left in (leftwards, not leftwards):
+        if sheet.write(
+            x - 6 if left else x + 6,
+            y,
+            mark.text,
+            room=x - _LEFT if left else _RIGHT - x,
+            ha="right" if left else "left",
+            size=9,
+            weight="bold",
+            color=COLOURS.get(mark.kind, _INK),
+            bbox=_PAPER,
+        ):
+            return
+
+
+def _axes(sheet: Sheet, place: Place, span: tuple[float, float], apart: float) -> Axes:
+    """Axes at (left, top, width, height) for a span of time, with ticks at round times, `apart` pixels or more."""
+    axes = sheet.axes(place, span)
+    step = next(
+        step for step in _STEPS if step * place[2] >= apart * (span[1] - span[0]) or step == _STEPS[-1]
     )
+    first, last = (round(edge / step, 6) for edge in span)
+    axes.set_xticks(np.arange(np.ceil(first), np.floor(last) + 1) * step)
+    axes.tick_params(axis="x", labelsize=8.5, colors=_GREY, length=3)
+    axes.spines["bottom"].set_color(_FAINT)
+    return axes
 
 
 class _Block:
@@ -228,121 +201,101 @@ class _Block:
     def _sees(self, start: float, end: float) -> bool:
         return end > self.scene.start and start < self.scene.end
 
-    def draw(self, axes: Axes, span: float) -> None:
-        """Lanes, marks and the time axis; `span` seconds fill the width."""
+    def draw(self, sheet: Sheet, top: float, span: float) -> None:
+        """Marks, lanes and the time axis, and beside them what is enlarged; `span` seconds fill the width."""
         start, end = self.scene.start, self.scene.end
-        axes.set_xlim(start, start + span)
-        axes.spines["bottom"].set_bounds(start, end)
-        axes.set_xticks(np.arange(np.ceil(start), np.floor(end) + 1))
-        y = self._voice(axes, 20, "user", _USER)
-        y = self._voice(axes, y, "speaker", _SPEAKER)
+        self.sheet, self.top = sheet, top
+        self.per_second = (_RIGHT - _LEFT) / span
+        self.axes = _axes(sheet, (_LEFT, top, (end - start) * self.per_second, self.height), (start, end), 60)
+        self._marks([mark for mark in self.picture.marks if start <= mark.at <= end])
+        y = self._voice(20, "user", _USER, self.picture.user, self.picture.said)
+        y = self._voice(y, "speaker", _SPEAKER, self.picture.speaker, self.picture.spoken)
         for name, bands in self.lanes:
-            y = self._lane(axes, y, name, bands)
-        self._name(axes, y + 15 * max(1, len(self.calls)), "tool calls")
+            y = self._lane(y, name, bands)
+        self._name(y + 15 * max(1, len(self.calls)), "tool calls")
         for row, calls in enumerate(self.calls):
             for call in calls:
-                self._call(axes, call, y + 30 * row)
+                self._call(call, y + 30 * row)
         y += 30 * max(1, len(self.calls))
         for name, bands in self.after:
-            y = self._lane(axes, y, name, bands)
-        marks = [mark for mark in self.picture.marks if start <= mark.at <= end]
+            y = self._lane(y, name, bands)
+        zoom = next((one for one in self.picture.zooms if start <= one.start < end), None)
+        beside = self._x(end) + 70
+        if zoom is not None and _RIGHT - beside >= 380:
+            _zoom(sheet, self.picture, zoom, beside, top)
+
+    def _x(self, t: float) -> float:
+        """The pixel of a time."""
+        return _LEFT + (t - self.scene.start) * self.per_second
+
+    def _marks(self, marks: Sequence[Mark]) -> None:
+        """Moments that concern every lane, with their words above them."""
         for mark, following in zip(marks, [*marks, None][1:], strict=True):
-            colour = COLOURS.get(mark.kind, _INK)
-            axes.plot(
+            self.axes.plot(
                 [mark.at, mark.at],
                 [6, self.height],
-                color=colour,
+                color=COLOURS.get(mark.kind, _INK),
                 linewidth=1.2,
                 linestyle=(0, (4, 2)),
                 zorder=6,
             )
-            _label(axes, mark, 8, colour, following is not None and following.at - mark.at < 2)
+            crowded = following is not None and following.at - mark.at < 2
+            _label(self.sheet, mark, self._x(mark.at), self.top + 8, leftwards=crowded)
 
-    def _name(self, axes: Axes, y: float, name: str) -> None:
-        axes.annotate(
-            name,
-            (self.scene.start, y),
-            xytext=(-8, 0),
-            textcoords="offset points",
-            ha="right",
-            va="center",
-            size=10,
-            color=_INK,
-            annotation_clip=False,
-        )
+    def _name(self, y: float, name: str) -> None:
+        self.sheet.write(_LEFT - 11, self.top + y, name, room=_LEFT - 15, ha="right", size=10, color=_INK)
 
-    def _voice(self, axes: Axes, y: float, name: str, colour: str) -> float:
-        """A waveform with the words above it."""
-        mine = name == "user"
-        sound, words = (
-            (self.picture.user, self.picture.said) if mine else (self.picture.speaker, self.picture.spoken)
-        )
-        self._name(axes, y + 52, name)
-        _wave(axes, y + 52, sound, self.picture.rate, self.scene.start, self.scene.end, colour)
-        shown = [band for band in words if self.scene.start <= band.start < self.scene.end]
+    def _voice(self, y: float, name: str, colour: str, sound: Samples, words: Sequence[Band]) -> float:
+        """A waveform with the words above it, each until the next begins."""
+        start, end = self.scene.start, self.scene.end
+        self._name(y + 52, name)
+        _wave(self.axes, y + 52, sound, self.picture.rate, start, end, colour)
+        shown = [band for band in words if start <= band.start < end]
         for band, after in zip(shown, [*shown, None][1:], strict=True):
-            start = max(band.start, self.scene.start)
-            room = min(axes.get_xlim()[1], self.scene.end + 1) if after is None else after.start
-            _fit(axes, (start, room), y + 14, band.text, colour, lines=2, size=9.5, style="italic")
+            x = self._x(band.start)
+            room = self._x(end if after is None else after.start) - x - 6
+            style: dict[str, Any] = {"size": 9.5, "style": "italic", "color": colour, "bbox": _PAPER}
+            self.sheet.write(x, self.top + y + 14, band.text, room=room, lines=2, **style)
         return y + _VOICE
 
-    def _lane(self, axes: Axes, y: float, name: str, bands: Iterable[Band]) -> float:
-        self._name(axes, y + 12, name)
+    def _lane(self, y: float, name: str, bands: Iterable[Band]) -> float:
+        self._name(y + 12, name)
         for band in bands:
             if self._sees(band.start, band.end):
-                self._box(axes, band.start, band.end, (y + 2, 20), band.kind)
-                between = (max(band.start, self.scene.start), min(band.end, self.scene.end))
+                self._box(band.start, band.end, (y + 2, 20), band.kind)
                 ink = "white" if band.kind == "press" else _INK
-                _fit(axes, between, y + 12, band.text, ink, size=8.5, ha="center")
+                self._inside(band.start, band.end, y + 12, band.text, ink, 8.5)
         return y + 24
 
-    def _call(self, axes: Axes, call: CallBar, y: float) -> None:
+    def _call(self, call: CallBar, y: float) -> None:
         ended = max(call.ended, call.queued + 0.12)  # a call that is done at once stays visible
-        self._box(axes, call.queued, ended, (y + 3, 24), "queued")
+        self._box(call.queued, ended, (y + 3, 24), "queued")
         if call.started is not None:
-            self._box(axes, call.started, ended, (y + 3, 24), "running")
+            self._box(call.started, ended, (y + 3, 24), "running")
         for start, end in call.confirming:
-            self._box(axes, start, end, (y + 3, 24), "confirm")
+            self._box(start, end, (y + 3, 24), "confirm")
         kind = call.outcome if call.outcome in COLOURS else "failed"
-        self._box(axes, ended - 0.04, ended + 0.04, (y + 3, 24), kind)
+        self._box(ended - 0.04, ended + 0.04, (y + 3, 24), kind)
         done = "done" if call.outcome == "ok" else call.outcome
-        if not _fit(axes, (call.queued, ended), y + 15, call.text, _INK, size=9, ha="center"):
+        if not self._inside(call.queued, ended, y + 15, call.text, _INK, 9):
             done = f"{call.text}  {done}"
-        after = (ended + 0.09, axes.get_xlim()[1])
-        _fit(axes, after, y + 15, done, COLOURS[kind], size=9, weight="bold")
+        x = self._x(min(ended, self.scene.end) + 0.09)
+        ink = COLOURS[kind]
+        self.sheet.write(x, self.top + y + 15, done, room=_RIGHT - x, color=ink, size=9, weight="bold")
 
-    def _box(self, axes: Axes, start: float, end: float, rows: tuple[float, float], kind: str) -> None:
+    def _inside(self, start: float, end: float, y: float, text: str, ink: str, size: float) -> bool:  # noqa: PLR0917
+        """Text in the middle of a box, if it has room there."""
+        left, right = self._x(max(start, self.scene.start)), self._x(min(end, self.scene.end))
+        style: dict[str, Any] = {"ha": "center", "color": ink, "size": size}
+        place = ((left + right) / 2, self.top + y)
+        return self.sheet.write(*place, text, room=right - left - 6, whole=True, **style) is not None
+
+    def _box(self, start: float, end: float, rows: tuple[float, float], kind: str) -> None:
         start, end = max(start, self.scene.start), min(end, self.scene.end)
         colour = COLOURS.get(kind, _OTHER)
-        axes.broken_barh(
+        self.axes.broken_barh(
             [(start, end - start)], rows, facecolor=colour, edgecolor="white", linewidth=0.8, zorder=4
         )
-
-
-def _fit(
-    axes: Axes, between: tuple[float, float], y: float, text: str, ink: str, *, lines: int = 1, **style: Any
-) -> bool:
-    """Text between two times, from the first one or (`ha="center"`) in the middle.
-
-    What is too long is broken into `lines` and then shortened; centred text, or what would lose most of itself,
-    is left out and False returned.
-    """
-    edges = axes.transData.transform([(between[0], 0), (between[1], 0)])
-    room = edges[1][0] - edges[0][0] - 6
-    centred = style.get("ha") == "center"
-    x = sum(between) / 2 if centred else between[0]
-    label = axes.text(x, y, text, color=ink, va="center", zorder=7, parse_math=False, **style)
-    width = label.get_window_extent().width
-    if width <= room:
-        return True
-    per_line = int(len(text) * room / width * 0.95)
-    if per_line < (len(text) if centred else 6):
-        label.remove()
-        return False
-    wrapped = textwrap.wrap(text, per_line, max_lines=lines, placeholder="…")
-    label.set_text("\n".join(wrapped))
-    label.set_linespacing(1.0)
-    return True
 
 
 def _wave(  # noqa: PLR0917  (a place, a sound, a span and a colour)
