@@ -27,6 +27,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
@@ -260,6 +261,7 @@ class Session:
         """The highest seq of ours that the client acknowledged."""
         self.epoch = 0
         self._seen: set[int] = set()
+        self._prefix = f"call-{secrets.token_hex(4)}"
         self._calls = itertools.count(1)
 
     # --- connections
@@ -339,7 +341,7 @@ class Session:
     def call(self, name: str, arguments: Any, *, epoch: int | None = None, id_: str = "", **more: Any) -> str:
         """A tool call, of the current epoch unless another is given; returns its id."""
         epoch = self.epoch if epoch is None else epoch
-        call_id = id_ or f"{self.id[:8]}-call-{next(self._calls)}"
+        call_id = id_ or f"{self._prefix}-{next(self._calls)}"
         turn = f"turn-{epoch}"
         self.say(
             "tool.call", callId=call_id, name=name, arguments=arguments, turnId=turn, epoch=epoch, **more
@@ -367,11 +369,6 @@ class Session:
             self.connection.audio(payload)
 
     # --- what the client says
-
-    def doubled(self) -> list[str]:
-        """The calls that have more than one result."""
-        calls = [result.get("callId", "") for result in self.results()]
-        return sorted({call for call in calls if calls.count(call) > 1})
 
     def results(self, *calls: str) -> list[Message]:
         """The results so far, in order, of these calls or of all."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from functools import cache
+from typing import Any
 
 from vrt_host.conformance.checks import Ledger, must, should, shown
 from vrt_host.conformance.oddities import Oddities
@@ -89,7 +90,7 @@ class _Eye:
         self._next: int | None = None
         """The seq that has to come next."""
         self._item = ""
-        self._audio_begun = False
+        self._audio_begun = self._resumed = False
         target = getattr(connection.link, "target", None)
         if target is not None:
             given = target == watch.target
@@ -132,6 +133,8 @@ class _Eye:
         if message["sessionId"] not in known:
             known[message["sessionId"]] = _Session(message["input"], message["output"])
             self._next = 1
+        else:
+            self._resumed = True
         self._session = known[message["sessionId"]]
 
     def _sent_audio(self, frame: bytes) -> None:
@@ -151,8 +154,12 @@ class _Eye:
                 self._settle("client.sessions.tool-names", len(names) == len(set(names)), f"{names}")
             message = wire.decode(frame.data, "client")
         except (ValueError, RecursionError, AttributeError, TypeError, wire.WireError) as error:
-            self._hello_first("")
+            self._hello_first((frame.message or {}).get("type"))
             self._settle("client.framing.valid-messages", False, f"{error}: {shown(text)}")
+            seq = getattr(error, "seq", 0)
+            if seq and self._session is not None:  # it has its place all the same
+                self._next = seq + 1
+                self._session.last = max(self._session.last, seq)
             return
         self._settle("client.framing.valid-messages", True)
         self._settle("client.framing.unique-members", not odd.twice, f"{odd.twice} twice in {shown(text)}")
@@ -160,7 +167,7 @@ class _Eye:
         self._hello_first(message["type"])
         self._take(message)
 
-    def _hello_first(self, type_: str) -> None:
+    def _hello_first(self, type_: Any) -> None:
         if self._first:
             self._settle(
                 "client.sessions.hello-first", type_ == "hello", f"first came {type_ or 'no message'}"
@@ -234,7 +241,7 @@ class _Eye:
             ok = number == wanted
         else:  # what was under way when a connection broke is lost, and nothing says that the count goes on
             wanted = 0
-            ok = number == 0 or (session.audio is not None and (number - session.audio) % U32 < U32 // 2)
+            ok = number == 0 or (self._resumed and (number - (session.audio or 0)) % U32 < U32 // 2)
         self._audio_begun = True
         self._settle("client.audio.counted", ok, f"frame {number}, expected {wanted}")
         session.audio = number

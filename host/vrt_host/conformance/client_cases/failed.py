@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vrt_host.conformance.checks import Sheet, may, must, shown
 from vrt_host.conformance.client_cases.resume import numbers
-from vrt_host.conformance.client_cases.stage import ANSWER_S, NOTHING, Stage
+from vrt_host.conformance.client_cases.stage import ANSWER_S, NOTHING, Stage, proves
 from vrt_host.conformance.run import scenario
 from vrt_host.conformance.server import Session
 
@@ -37,9 +37,10 @@ async def nothing_old(stage: Stage, sheet: Sheet, check: str, old: set[str]) -> 
 async def the_server_claims_more_than_was_sent(stage: Stage, sheet: Sheet) -> None:
     session, old = await with_results_to_resend(stage)
     connection, _ = await stage.cut(session)
+    session.bind(connection)
     connection.say("ready", sessionId=session.id, **session.formats, resumedFrom=session.last + 100)
-    await connection.end(stage.s(ANSWER_S))
-    sheet.settle("client.failed.beyond-last-sent", True)
+    with proves(sheet, "client.failed.beyond-last-sent"):
+        await connection.end(stage.s(ANSWER_S))
     check = "client.failed.beyond-replays-nothing"
     sheet.settle(check, not numbers(connection), f"it sent {numbers(connection)}")
     await nothing_old(stage, sheet, check, old)
@@ -83,6 +84,7 @@ async def a_resume_is_refused(stage: Stage, sheet: Sheet) -> None:
 async def a_resume_fails_after_its_ready(stage: Stage, sheet: Sheet) -> None:
     session, old = await with_results_to_resend(stage)
     connection, hello = await stage.cut(session)
+    session.last -= len(old)
     session.resume(connection, hello)
     session.say("error", code="RESUME_FAILED", recoverable=False, message="said by a test")
     connection.close(4404)

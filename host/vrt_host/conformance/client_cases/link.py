@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from functools import partial
 
-from vrt_host.conformance.checks import NotTestable, Sheet, must, should
-from vrt_host.conformance.client_cases.stage import ANSWER_S, NOTHING, Stage
+from vrt_host.conformance.checks import NotTestable, Sheet, must, should, shown
+from vrt_host.conformance.client_cases.stage import ANSWER_S, NOTHING, Stage, proves
 from vrt_host.conformance.run import scenario
-from vrt_host.conformance.server import Connection, Frame, Session
+from vrt_host.conformance.server import Connection, Session
 from vrt_host.conformance.websocket import WebSocketLink
 
 
@@ -36,45 +36,45 @@ def _call(session: Session, call: str) -> bytes:
 
 @scenario(
     must("client.link.fragments", "§2.1", "a message in fragments is one message (RFC 6455 5.4)"),
-    must("client.link.ping-between-fragments", "§2.1", "a ping between fragments is answered, and the message is whole"),
     must("client.link.slow-bytes", "§2.1", "frames that come byte by byte are frames"),
-    must("client.link.pong-echoes", "§2.1", "a ping is answered by one pong with its payload (RFC 6455 5.5.3)"),
 )  # fmt: skip
 async def frames_come_in_pieces(stage: Stage, sheet: Sheet) -> None:
     session = await stage.session()
     connection, link = websocket(session)
     session.turn()
-
-    async def answered(check: str, call: str) -> None:
-        await session.result(call, stage.s(ANSWER_S))
-        sheet.settle(check, True)
-
-    for number, sizes in enumerate(((1,), (0, 0, 10), (40, 125, 126), (3,) * 20)):
-        connection.text(_call(session, f"fragments-{number}"), partial(link.frame, "text", sizes=sizes))
-        await answered("client.link.fragments", f"fragments-{number}")
-    around = partial(link.fragment_around_ping, payload=b"between")
-    connection.text(_call(session, "around-a-ping"), around)
-    await _pong(stage, connection, b"between")
-    await answered("client.link.ping-between-fragments", "around-a-ping")
+    with proves(sheet, "client.link.fragments"):
+        for number, sizes in enumerate(((1,), (0, 0, 10), (40, 125, 126), (3,) * 20)):
+            call = f"fragments-{number}"
+            connection.text(_call(session, call), partial(link.frame, "text", sizes=sizes))
+            await session.result(call, stage.s(ANSWER_S))
     link.piece = 1
-    for number in range(3):
-        connection.text(_call(session, f"bytes-{number}"))
-        await answered("client.link.slow-bytes", f"bytes-{number}")
+    with proves(sheet, "client.link.slow-bytes"):
+        for number in range(3):
+            connection.text(_call(session, f"bytes-{number}"))
+            await session.result(f"bytes-{number}", stage.s(ANSWER_S))
     link.piece = 0
-    for payload in (b"", b"x", bytes(range(125))):
+
+
+@scenario(
+    must("client.link.pong-echoes", "§2.1", "a ping is answered by one pong with its payload (RFC 6455 5.5.3)"),
+    must("client.link.ping-between-fragments", "§2.1", "also between the fragments of a message, which is whole"),
+)  # fmt: skip
+async def pings_come(stage: Stage, sheet: Sheet) -> None:
+    session = await stage.session()
+    connection, link = websocket(session)
+    session.turn()
+    payloads = (b"", b"x", bytes(range(125)))
+    for payload in payloads:
         link.ping(payload)
-        await _pong(stage, connection, payload)
+        await connection.frame(lambda frame: frame.kind == "pong", stage.s(ANSWER_S), "pong")
     await stage.barrier(session)
-    pongs = [frame.data for frame in connection.frames if frame.kind == "pong"]
-    wanted = [b"between", b"", b"x", bytes(range(125))]
-    sheet.settle("client.link.pong-echoes", pongs == wanted, f"{len(pongs)} pongs for {len(wanted)} pings")
-
-
-async def _pong(stage: Stage, connection: Connection, payload: bytes) -> None:
-    def wanted(frame: Frame) -> bool:
-        return frame.kind == "pong" and frame.data == payload
-
-    await connection.frame(wanted, stage.s(ANSWER_S), f"pong with {len(payload)} bytes")
+    pongs = tuple(frame.data for frame in connection.frames if frame.kind == "pong")
+    sheet.settle("client.link.pong-echoes", pongs == payloads, f"{shown(list(pongs))}")
+    around = partial(link.fragment_around_ping, payload=b"between")
+    with proves(sheet, "client.link.ping-between-fragments"):
+        connection.text(_call(session, "around-a-ping"), around)
+        await connection.frame(lambda frame: frame.kind == "pong", stage.s(ANSWER_S), "pong")
+        await session.result("around-a-ping", stage.s(ANSWER_S))
 
 
 @scenario(
@@ -94,4 +94,4 @@ async def the_connection_is_closed_in_good_order(stage: Stage, sheet: Sheet) -> 
     sheet.settle("client.link.closes-with-its-code", same, f"{closes}")
 
 
-SCENARIOS = (frames_come_in_pieces, the_connection_is_closed_in_good_order)
+SCENARIOS = (frames_come_in_pieces, pings_come, the_connection_is_closed_in_good_order)

@@ -17,7 +17,7 @@ DEAD = 2.5
 """Ping intervals of silence after which a connection is dead."""
 REFUSED = 2
 """Tries that are refused before the client gets in."""
-STORM = 12
+STORM = 8
 STORM_S = 1.0
 """More tries than that in the first second are a storm."""
 SPREAD_S = 0.02
@@ -62,6 +62,7 @@ async def nothing_is_heard(stage: Stage, sheet: Sheet) -> None:
         await connection.end(within)
     except Unmet:
         sheet.settle("client.silence.dead-connection-left", False, f"it was still there after {within:g} s")
+        connection.cut()
         raise
     sheet.settle("client.silence.dead-connection-left", True)
     connection, hello = await stage.back(session)

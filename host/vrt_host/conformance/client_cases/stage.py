@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from vrt_host.conformance.checks import NotTestable, Unmet
+from vrt_host.conformance.checks import NotTestable, Sheet, Unmet
 from vrt_host.conformance.run import Pace
 from vrt_host.conformance.server import PCMU, Connection, Listener, Message, Session
 from vrt_host.conformance.subject import Subject
@@ -26,6 +26,19 @@ OPERATOR_S: Final = 600.0
 """For an operator to connect one, or to restart it."""
 NOTHING: Final = "test.nothing"
 """A tool that nobody has."""
+
+
+@contextlib.contextmanager
+def proves(sheet: Sheet, *checks: str) -> Iterator[None]:
+    """These checks pass when what is inside happens, and fail when it does not."""
+    try:
+        yield
+    except Unmet as unmet:
+        for check in checks:
+            sheet.settle(check, False, f"not reached: {unmet}")
+        raise
+    for check in checks:
+        sheet.settle(check, True)
 
 
 class Stage:
@@ -50,24 +63,27 @@ class Stage:
         self.ping_s = ping_s
         self.current: Connection | None = None
         self.formats: dict[str, Message] = {"input": PCMU, "output": PCMU}
-        self.returns: list[float] = []
-        """How long it took, each time, to come back after the first loss of a good connection."""
+        self.mute = False
+        """It was found to send no audio."""
         self._runs = False
 
     # --- connections
 
     async def arrive(self) -> tuple[Connection, Message]:
         """The client's next connection and its hello. A client that does not come is started, once."""
+        why = ""
         for _ in range(2):
             if not self._runs:
                 await self.subject.start(self.url)
                 self._runs = True
-            connection = await self._accept()
-            if connection is not None:
+            try:
+                connection = await self._accept()
+            except Unmet as unmet:
+                why = str(unmet)
+                await self.restart()
+            else:
                 return connection, await connection.message("hello", self.s(ANSWER_S))
-            await self.subject.stop()
-            self._runs = False
-        raise Unmet(f"the client did not connect within {self.s(COME_S):g} s")
+        raise Unmet(why)
 
     async def stay_away(self, seconds: float) -> tuple[Connection, Message] | None:
         """Nothing, or the connection that comes in this time although none should."""
@@ -83,19 +99,20 @@ class Stage:
         await self.subject.stop()
         self._runs = False
 
-    async def _accept(self) -> Connection | None:
-        """The next connection; None when none comes, or the client has ended."""
+    async def _accept(self) -> Connection:
+        """The next connection."""
         arrival = asyncio.ensure_future(self._next())
         gone = asyncio.ensure_future(self.subject.gone())
         patience = self.s(COME_S) if self.subject.restarts else OPERATOR_S
         try:
             await asyncio.wait({arrival, gone}, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
-            return arrival.result() if arrival.done() else None
+            if arrival.done():
+                return arrival.result()
+            raise Unmet(gone.result() if gone.done() else f"the client did not connect within {patience:g} s")
         finally:
             for task in (arrival, gone):
                 task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
+            await asyncio.gather(arrival, gone, return_exceptions=True)
 
     async def _next(self) -> Connection:
         while True:
@@ -185,6 +202,10 @@ class Stage:
     def s(self, seconds: float) -> float:
         """A deadline."""
         return self.pace.s(seconds)
+
+    def ms(self, seconds: float) -> int:
+        """For a tool, which has to take longer than something else does: milliseconds."""
+        return round(1000 * self.pace.s(seconds))
 
     async def rest(self, seconds: float) -> None:
         """Let time go by where there is no event to wait for: something must not happen."""
