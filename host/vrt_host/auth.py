@@ -83,7 +83,8 @@ class TokenFile:
         entries = self.load() if self.path.exists() else {}
         if name in entries:
             raise UsageError(
-                f"there is a token named {name} already; revoke it first: `vrt token revoke {name}`"
+                f"there is a token named {name} already; revoke it first: "
+                f"`vrt token revoke {name} --tokens {self.path}`"
             )
         token = "vrt_" + secrets.token_urlsafe(32)
         entries[name] = Entry(name, digest(token), time.strftime("%Y-%m-%d", time.gmtime()))
@@ -95,7 +96,8 @@ class TokenFile:
         entries = self.load()
         if entries.pop(name, None) is None:
             raise UsageError(
-                f"there is no token named {name!r} in {self.path}; `vrt token list` shows the names"
+                f"there is no token named {name!r} in {self.path}; "
+                f"`vrt token list --tokens {self.path}` shows the names"
             )
         self._save(entries)
 

@@ -32,10 +32,11 @@ def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     parser = _Parser(
         prog="vrt",
         description="vRT Edge: voice boards that can be trusted with the front door.",
-        epilog="`vrt COMMAND --help` shows a command's options with examples.",
+        epilog="`vrt COMMAND --help` shows a command's options with examples. Exit code: 0 done, 1 it failed, "
+        "2 the command line or a file that it names cannot be used.",
     )
     parser.add_argument("--version", action="version", version=f"vrt {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     wanted = next((word for word in argv if not word.startswith("-")), None)
     for name, summary in COMMANDS.items():
         sub = commands.add_parser(
@@ -54,7 +55,13 @@ def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `vrt`; returns the exit code: 0 done, 1 it failed, 2 the operator's input was wrong."""
     words = list(sys.argv[1:] if argv is None else argv)
-    args = build_parser(words).parse_args(words)
+    parser = build_parser(words)
+    args, unknown = parser.parse_known_args(words)
+    command = "" if args.command is None else f" {args.command}"
+    if unknown:
+        parser.exit(2, f"vrt{command}: unknown argument {unknown[0]!r} (see `vrt{command} --help`)\n")
+    if args.command is None:
+        parser.error(f"choose a COMMAND: {', '.join(COMMANDS)}")
     try:
         return int(args.run(args))
     except UsageError as error:

@@ -459,7 +459,7 @@ def _why_not(config: ServerConfig, error: OSError) -> str:
         return f"{where} is in use: stop the program that has it, or choose another --port (0: any free one)"
     if error.errno == errno.EACCES:
         return f"{where} may not be opened by this user: choose a --port above 1023"
-    return f"cannot listen on {where}: {error.strerror or error}"
+    return f"cannot listen on {where}: {error.strerror or error}; give --host an address of this machine"
 
 
 def _device(hello: Hello) -> str | None:

@@ -23,7 +23,10 @@ def test_help_of_every_command_has_examples(command, capsys):
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        ([], "COMMAND"),
+        ([], "choose a COMMAND: "),
+        (["--nope"], "--nope"),
+        (["serve", "here"], "'here' (see `vrt serve --help`)"),
+        (["token", "add", "kitchen", "hall"], "'hall' (see `vrt token --help`)"),
         (["nope"], "nope"),
         (["serve", "--port", "abc"], "abc"),
         (["serve", "--agent", "nope"], "nope"),

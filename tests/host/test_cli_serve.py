@@ -180,6 +180,14 @@ def test_help_has_examples(capsys, command):
     assert f"  vrt {command} " in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("action", ["add", "list", "revoke"])
+def test_help_of_every_token_action_has_examples(capsys, action):
+    with pytest.raises(SystemExit, match="0"):
+        main(["token", action, "--help"])
+    examples = capsys.readouterr().out.partition("examples:")[2]
+    assert examples.count(f"  vrt token {action}") >= 2
+
+
 def test_token_is_printed_once_and_listed_by_name_alone(capsys, tmp_path):
     where = ["--tokens", str(tmp_path / "tokens.json")]
     assert main(["token", "add", "kitchen", *where]) == 0
@@ -189,7 +197,8 @@ def test_token_is_printed_once_and_listed_by_name_alone(capsys, tmp_path):
     listed = capsys.readouterr().out
     assert listed.startswith("kitchen\t")
     assert token not in listed
-    assert "revoke it first" in one_line(capsys, "token", "add", "kitchen", *where)
+    again = one_line(capsys, "token", "add", "kitchen", *where)
+    assert f"revoke it first: `vrt token revoke kitchen {' '.join(where)}`" in again
     assert main(["token", "revoke", "kitchen", *where]) == 0
     capsys.readouterr()
     assert "no token named" in one_line(capsys, "token", "revoke", "kitchen", *where)

@@ -89,7 +89,8 @@ def test_sim_takes_no_token_on_the_command_line(no_board, capsys):
         (["--url", "ws://127.0.0.1:99999/"], "--url"),
         (["--url", "ws://[::1/"], "--url"),
         (["--url", "ws://me:secret@127.0.0.1/"], "VRT_TOKEN"),
-        (["--say", " "], "says nothing"),
+        (["--url", "wss://127.0.0.1/"], "--ca FILE"),
+        (["--say", " "], "--say ' ' says nothing"),
         (["--say", "hello@-1"], "0 seconds or more"),
         (["--wav", "{here}/none.wav"], "cannot read"),
         (["--wav", "{here}/text.wav"], "not a WAV file"),
@@ -129,7 +130,9 @@ def test_sim_refuses_bad_input_in_one_line(no_board, tmp_path, capsys, words, re
         ("wss://127.0.0.1:8765/", "tls: not trusted", "--ca FILE"),
         (sim.URL, "http 404", "no vRT host"),
         (sim.URL, "answer is not http", "no vRT host"),
-        (sim.URL, "eof", None),
+        (sim.URL, "eof", "wss:// and --ca FILE"),
+        ("wss://127.0.0.1:8765/", "eof", None),
+        (sim.URL, "reset", None),
     ],
 )
 def test_sim_knows_what_to_do_about_a_connection_that_fails(url, reason, advice):

@@ -685,6 +685,13 @@ async def test_start_warns_of_phrases_that_are_not_used(start, caplog):
     assert "tool 'robot': 'go (now' cannot be used" in caplog.text
 
 
+async def test_start_warns_when_nothing_can_be_said(start, caplog):
+    await start(LOCK)
+    assert "no tool that can be spoken of" not in caplog.text
+    await start()
+    assert "no tool that can be spoken of" in caplog.text
+
+
 async def test_close_leaves_nothing_running(start, engines):
     port = await start(SLOW)
     engines.hears("check it")

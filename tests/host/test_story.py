@@ -103,6 +103,17 @@ def test_story_tells_what_goes_wrong_even_when_brief():
     assert lines == ["board    error CONFIG: bad", "board    prints: hello", "board    ValueError: no"]
 
 
+def test_story_does_not_repeat_what_the_board_prints_of_its_error():
+    _, lines = told(
+        [
+            device(1, "error", code="CONFIG", message="bad"),
+            device(2, "console", text="vrt: bad"),
+            device(3, "console", text="vrt: worse"),
+        ]
+    )
+    assert lines == ["board    error CONFIG: bad", "board    prints: vrt: worse"]
+
+
 def test_story_passes_over_what_it_does_not_know():
     _, lines = told(
         [device(1, "stats", heap_used=1), {"t": 1, "source": "host", "event": "transcript"}, device(2, "x.y")]

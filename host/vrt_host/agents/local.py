@@ -165,6 +165,8 @@ class LocalAgent(Agent):
         self._resampler = Resampler(session.input.sample_rate, RATE)
         intents = self._intents = Intents(session.tools)
         grammar = intents.pronounce(self._engines.pronouncer.sounds)
+        if not intents.examples():
+            log.warning("this board declares no tool that can be spoken of: see docs/tools.md")
         for warning in intents.warnings[:_MAX_WARNINGS]:
             log.warning("%s", warning)
         self._listener = Listener(

@@ -36,7 +36,7 @@ _STATS_MS = 2000
 
 EXAMPLES = """\
 examples:
-  vrt demo                       about two minutes; listen to build/demo/conversation.wav afterwards
+  vrt demo                       about a minute; listen to build/demo/conversation.wav afterwards
   vrt demo --heap 160k           give the board's MicroPython another heap (default: 128k)
   vrt demo --out /tmp/demo       keep the record elsewhere
 

@@ -171,7 +171,7 @@ def run(args: argparse.Namespace) -> int:
     utterances = [_utterance(option, word) for option, word in args.said or ()]
     presses = plans.parse_presses(args.press)
     board = SimBoard(
-        url=_url(args.url),
+        url=_url(args.url, ca=args.ca is not None),
         token=_token(args.token_file),
         heap=plans.parse_heap(args.heap),
         tools=args.tools,
@@ -203,11 +203,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _utterance(option: str, word: str) -> Utterance:
-    value, at = plans.parse_timed(word)
+    try:
+        value, at = plans.parse_timed(word)
+    except UsageError as error:
+        raise UsageError(f"{option} {error}") from None
     return Utterance(text=value, at=at) if option == "--say" else Utterance(wav=Path(value), at=at)
 
 
-def _url(url: str) -> str:
+def _url(url: str, *, ca: bool) -> str:
     try:
         parts = urlsplit(url)
         usable = parts.scheme in {"ws", "wss"} and parts.hostname and parts.port != 0
@@ -217,6 +220,10 @@ def _url(url: str) -> str:
         raise UsageError(f"--url {url}: write it as {URL} or wss://HOST:PORT/")
     if "@" in parts.netloc:
         raise UsageError("--url: a credential in an address ends up in logs; use --token-file or VRT_TOKEN")
+    if parts.scheme == "wss" and not ca:
+        raise UsageError(
+            f"--url {url} needs --ca FILE: the certificate that the board is to trust, PEM or DER"
+        )
     return url
 
 
@@ -279,8 +286,8 @@ class _Run:
                     stack.callback(self._save, self.plan.out)
                 stack.enter_context(_signals(self.stopped))
                 microphone = self._microphone()
-                await stack.enter_async_context(self.board)
                 self._introduce()
+                await stack.enter_async_context(self.board)
                 if microphone is not None:
                     stack.enter_context(microphone)
                 user = User(
@@ -369,6 +376,8 @@ class _Run:
         """What the board says of its failure to connect."""
         told = {event["event"]: event for event in self.recorder.events if event["source"] == "device"}
         if "error" in told:  # it comes with the end of the connection, before or after it
+            if told["error"]["code"] == "CONFIG":
+                raise UsageError(f"the board cannot use what it was given: {told['error']['message']}")
             return f"the board gave up: {told['error']['code']}, {told['error'].get('message', '')}"
         if "lost" in told:
             reason = told["lost"]["reason"] or told["lost"]["code"]
@@ -420,6 +429,10 @@ def _advice(url: str, reason: str) -> str:
         return f"nobody answers at {url}: `vrt serve{port}`{where} starts a host; the board keeps trying"
     if reason.startswith("tls"):
         return f"{url} has no certificate that the board trusts; name it, or its authority's, with --ca FILE"
+    if reason == "eof" and parts.scheme == "ws":
+        return (
+            f"{url} closed the connection at once; a host with --tls-cert is reached by wss:// and --ca FILE"
+        )
     if reason.startswith(("http", "answer")):
         return f"what answers at {url} is no vRT host; check --url"
     return ""

@@ -11,12 +11,34 @@ from vrt_host.auth import TokenFile
 
 EXAMPLES = """\
 examples:
-  vrt token add kitchen                 print a new token for the board named kitchen, once
+  vrt token add kitchen > kitchen.token make a token for the board named kitchen, and keep it for that board
   vrt token list                        show the names, never the tokens
-  vrt token revoke kitchen              a lost board: its token stops working at once, without a restart
+  vrt token revoke kitchen              a lost board: its token stops working within seconds, without a restart
   vrt serve --tokens ~/.config/vrt/tokens.json --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem
+                                        let in who has a token
+  vrt sim --token-file kitchen.token    be that board
 
-The file holds only hashes. The board gets the token in its configuration, never in a URL.
+The tokens file holds only hashes. The board gets the token in its configuration ("token"), never in a URL.
+"""
+
+_ADD = """\
+examples:
+  vrt token add kitchen                 print a new token, once: only its hash is kept
+  vrt token add kitchen > kitchen.token ... into a file, for `vrt sim --token-file kitchen.token`
+  vrt token add hall --tokens t.json    keep its hash in another file, for `vrt serve --tokens t.json`
+"""
+
+_LIST = """\
+examples:
+  vrt token list                        names and days, one a line, with a tab between them
+  vrt token list --tokens t.json        those of another file
+"""
+
+_REVOKE = """\
+examples:
+  vrt token revoke kitchen              whoever has it is thrown out within seconds; the host need not be restarted
+  vrt token revoke kitchen && vrt token add kitchen
+                                        give a board a new token
 """
 
 
@@ -38,11 +60,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the tokens file (default: ~/.config/vrt/tokens.json)",
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    add = actions.add_parser("add", parents=[common], help="make a token and print it, once")
+
+    def action(name: str, summary: str, examples: str) -> argparse.ArgumentParser:
+        return actions.add_parser(
+            name,
+            parents=[common],
+            help=summary,
+            description=summary[0].upper() + summary[1:] + ".",
+            epilog=examples,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+
+    add = action("add", "make a token and print it, once", _ADD)
     add.add_argument("name", metavar="NAME", help="who will use it, for instance the board's place")
-    actions.add_parser("list", parents=[common], help="show the names and when they were added")
-    revoke = actions.add_parser("revoke", parents=[common], help="forget a token")
-    revoke.add_argument("name", metavar="NAME")
+    action("list", "show the names and when they were added", _LIST)
+    revoke = action("revoke", "forget a token", _REVOKE)
+    revoke.add_argument("name", metavar="NAME", help="as `vrt token list` shows it")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -54,6 +54,7 @@ class Narrator:
         self._outputs: dict[str, int] = {}
         self._pressed_at = 0.0
         self._sessions = 0
+        self._error = ""
         self._failures = 0
 
     def hear(self, event: Event) -> None:
@@ -99,13 +100,15 @@ class Narrator:
         return names[value] if 0 <= value < len(names) else str(value)
 
     def _on_console(self, event: Event, t: float) -> None:
-        self._view.say(t, "board", f"prints: {event['text']}")
+        if event["text"] != f"vrt: {self._error}":  # which was told already
+            self._view.say(t, "board", f"prints: {event['text']}")
 
     def _on_traceback(self, event: Event, t: float) -> None:
         self._view.say(t, "board", event["text"].splitlines()[-1])
 
     def _on_error(self, event: Event, t: float) -> None:
-        self._view.say(t, "board", f"error {event['code']}: {event.get('message', '')}")
+        self._error = event.get("message", "")
+        self._view.say(t, "board", f"error {event['code']}: {self._error}")
 
     def _on_log(self, event: Event, t: float) -> None:
         self._view.say(t, "host", event["text"])
