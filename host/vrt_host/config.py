@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from vrt_host.errors import UsageError
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8765
+
+# As browsers write it in their Origin header (RFC 6454 section 6.2); what is written otherwise would never be met.
+_ORIGIN = re.compile(r"(https?)://(?:[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::([1-9][0-9]{0,4}))?")
+_USUAL_PORT = {"http": "80", "https": "443"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,17 +123,10 @@ def load_tls(cert: Path, key: Path) -> ssl.SSLContext:
 
 
 def _check_origin(origin: str) -> None:
-    try:
-        parts = urlsplit(origin)
-        wrong = parts.port == 0
-    except ValueError:  # brackets that do not match, or no port
-        wrong = True
-    if (
-        wrong
-        or parts.scheme not in ("http", "https")
-        or not parts.netloc
-        or parts.path
-        or parts.query
-        or parts.fragment
-    ):
-        raise UsageError(f"{origin!r} is not an origin; write it as https://HOST or https://HOST:PORT")
+    match = _ORIGIN.fullmatch(origin)
+    port = None if match is None else match[2]
+    if match is None or (port is not None and not 0 < int(port) < 65536) or port == _USUAL_PORT[match[1]]:
+        raise UsageError(
+            f"{origin!r} is not an origin; write it as https://HOST or https://HOST:PORT, as browsers do: in lower case, "
+            "without a port that is the usual one"
+        )

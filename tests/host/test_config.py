@@ -104,6 +104,16 @@ def test_port_out_of_range_is_refused(port):
         "http://[x",
         "https://a:99999",
         "https://a:0",
+        # Browsers write none of these, so that it would let nobody in.
+        "htTps://a.example",
+        "https://A.example",
+        " https://a.example",
+        "https://a.example:443",
+        "http://a.example:80",
+        "https://a:",
+        "https://user@a",
+        "https://a b",
+        "https://a.example/",
     ],
 )
 def test_origin_that_is_none_is_refused(origin):
@@ -112,4 +122,6 @@ def test_origin_that_is_none_is_refused(origin):
 
 
 def test_origins_are_taken():
-    assert ServerConfig(origins=("https://a.example", "http://localhost:3000")).origins
+    assert ServerConfig(
+        origins=("https://a.example", "http://localhost:3000", "https://[::1]:80", "http://a_b.c-d:443")
+    ).origins
