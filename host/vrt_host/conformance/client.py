@@ -32,6 +32,7 @@ from vrt_host.conformance.run import Pace
 from vrt_host.conformance.watch import LineEye, Watch
 from vrt_host.protocol.wire import Message
 
+CONNECT_S = 10.0
 PING_S = 1.0
 """How often a connection on which nothing else is sent sends a ping."""
 TRANSIENT = frozenset({"hello", "ack", "ping"})
@@ -242,7 +243,7 @@ class Line:
             how = f"before the end ({self.closed.code} {self.closed.reason})".replace(" )", ")")
         else:
             how = f"within {self._seconds(within):g} s"
-        came = [_brief(frame) for frame in self.frames[began:]]
+        came = [_brief(frame) for frame in self.frames[began:] if not _is_pong(frame)]
         if len(came) > 5:
             came = [f"... {len(came) - 5} others", *came[-5:]]
         return f"{how}; came: {'; '.join(came) or 'nothing'}"
@@ -470,7 +471,7 @@ class Server:
             ping_interval=None,
             max_size=None,
             max_queue=None,
-            open_timeout=self.pace.s(self.pace.answer_s),
+            open_timeout=self.pace.s(CONNECT_S),
             close_timeout=self.pace.s(1.0),
         )
 
@@ -489,6 +490,11 @@ def why(error: Exception) -> str:
 
 def _has(message: Message, members: Message) -> bool:
     return all(name in message and message[name] == value for name, value in members.items())
+
+
+def _is_pong(frame: Frame) -> bool:
+    """Most pings only keep the connection alive."""
+    return not isinstance(frame, Audio) and frame["type"] == "pong"
 
 
 def _brief(frame: Frame) -> str:

@@ -118,6 +118,7 @@ class LineEye:
         self._hello: Message | None = None
         self._raw = False
         self._pings = 0
+        self._sent = 0
         self._next: int | None = None
         """The seq that has to come next."""
         self._item: Message | None = None
@@ -132,8 +133,9 @@ class LineEye:
             self._pings += 1
         elif message["type"] == "hello" and self._hello is None:
             self._hello = message
-        elif self._session is not None:
-            self._session.sent = max(self._session.sent, message["seq"])
+        self._sent = max(self._sent, message["seq"])
+        if self._session is not None:
+            self._session.sent = max(self._session.sent, self._sent)
 
     def sent_raw(self) -> None:
         """A frame that no client would send, or a number that is none of the stream's."""
@@ -146,11 +148,15 @@ class LineEye:
     def text(self, frame: str) -> Message | None:
         """Check a text frame."""
         odd = _Oddities()
+        value: dict[str, Any] = {}
         try:
-            self._seq_class(odd.read(frame))
+            value = odd.read(frame)
+            self._seq_class(value)
             message = wire.decode(frame, "server")
         except (ValueError, RecursionError, wire.WireError) as error:
             self._settle("server.framing.schema", False, f"{error}: {shown(frame)}")
+            if self._next is not None and value.get("seq") == self._next:
+                self._next += 1  # it has its place in the stream all the same
             return None
         self._settle("server.framing.schema", True)
         self._settle(
@@ -225,6 +231,7 @@ class LineEye:
         hello = self._hello
         self._session = session = self._watch.session(message, hello)
         session.sent_raw |= self._raw
+        session.sent = max(session.sent, self._sent)
         if "resumedFrom" not in message:
             self._next = 1
         elif hello is not None:

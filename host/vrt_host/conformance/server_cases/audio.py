@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from vrt_host.conformance.checks import Sheet, must, should, shown
 from vrt_host.conformance.client import Server
 from vrt_host.conformance.run import scenario
@@ -69,7 +71,8 @@ async def input_audio(server: Server, sheet: Sheet) -> None:
 async def output_audio(server: Server, sheet: Sheet) -> None:
     """Its length tells whether the bytes are those of the format: the next best one is three times as large."""
     server.needs("say")
-    for preference in (PCMU, PCM16):
+
+    async def play(preference: Message) -> None:
         async with server.session(output=preference, limits={"bufferMs": 5000}) as device:
             turn = await device.begin("say")
             start = await device.line.until("audio.start")
@@ -81,6 +84,10 @@ async def output_audio(server: Server, sheet: Sheet) -> None:
             ms = sound_ms(device)
             told = f"{ms:.0f} ms in {shown(device.ready['output'])}"
             sheet.settle("server.audio.output-format", least <= ms <= most, told)
+
+    async with asyncio.TaskGroup() as group:
+        for preference in (PCMU, PCM16):
+            group.create_task(play(preference))
 
 
 @scenario(

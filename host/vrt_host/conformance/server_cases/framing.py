@@ -82,9 +82,10 @@ async def versions(server: Server, sheet: Sheet) -> None:
         answers = [await line.until("ready", "error")]
         await line.sync()
         opened = line.seen("ready")
+        once = len(opened) == 1 and answer["type"] != "ready"
         sheet.settle(
             "server.sessions.no-session-for-other-version",
-            len(opened) == 1,
+            once,
             f"{len(opened)} sessions; {shown(answers[0])}",
         )
 

@@ -296,7 +296,7 @@ async def audio_after_resume(server: Server, sheet: Sheet) -> None:
     server.needs("long")
     async with server.session() as device:
         await device.begin("long")
-        await until_sound(device, 100)
+        await until_sound(device, 400)
         older = device.line
         device.cut()
         await device.resume()

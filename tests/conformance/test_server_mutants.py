@@ -1,0 +1,73 @@
+"""The suite for servers finds the rule that each mutant breaks, and no other."""
+
+import multiprocessing
+import os
+from concurrent.futures import ProcessPoolExecutor
+
+import pytest
+import server_mutants_sessions  # noqa: F401
+import server_mutants_turns  # noqa: F401
+from server_mutants import GENERAL, MUTANTS, USUAL, Mutant, examine, needed
+from server_mutants_wire import SHORT
+from vrt_host.conformance.server_cases import CHECKS, SCENARIOS
+from vrt_host.conformance.server_cases.auth import credentials, foreign_resume, foreign_timing
+
+IGNORED = "server.sessions.auth-ignored-when-not-required"
+WITH_TOKENS = [check.id for one in (credentials, foreign_resume, foreign_timing) for check in one.checks]
+LONG = os.environ.get("VRT_LONG") == "1"
+"""Let every mutant play every scenario: some minutes."""
+
+
+def work(name, folder):
+    """In a process of its own: what the suite finds of a mutant."""
+    if name in HOSTS:
+        host = Mutant(
+            name, frozenset(), frozenset(), lambda patch: None, tokens=name == HOSTS[0], limits=SHORT
+        )
+        return examine(host, folder, SCENARIOS)
+    mutant = MUTANTS[name]
+    return examine(mutant, folder, SCENARIOS if LONG else needed(mutant))
+
+
+@pytest.fixture(scope="module")
+def verdicts(request, tmp_path_factory):
+    """What the suite found of each mutant that is asked for; some at a time, since they wait more than they work."""
+    tests = (test_mutant, test_our_own_host_breaks_no_rule)
+    wanted = [item.callspec.params["name"] for item in request.session.items if item.function in tests]
+    folder = tmp_path_factory.mktemp("mutants")
+    with ProcessPoolExecutor(6, multiprocessing.get_context("spawn")) as pool:
+        yield {name: pool.submit(work, name, folder) for name in wanted}
+
+
+HOSTS = ("host-with-tokens", "host-without-tokens")
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_our_own_host_breaks_no_rule(verdicts, name):
+    verdict = verdicts[name].result()
+    assert not verdict.bad
+    # Nothing is left out for another reason than that tokens are asked for, or are not.
+    left = {check.id for check in CHECKS} - verdict.passed - USUAL
+    assert left == ({IGNORED} if name == "host-with-tokens" else set(WITH_TOKENS))
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_mutant(verdicts, name):
+    mutant = MUTANTS[name]
+    verdict = verdicts[name].result()
+    assert mutant.fails <= verdict.bad.keys(), (
+        f"not found: {mutant.fails - verdict.bad.keys()}; {verdict.bad}"
+    )
+    unrelated = {
+        check: details for check, details in verdict.bad.items() if check not in mutant.fails | mutant.may
+    }
+    assert not unrelated
+
+
+def test_every_check_is_failed_by_some_mutant():
+    found = frozenset().union(*(mutant.fails for mutant in MUTANTS.values()))
+    assert {check.id for check in CHECKS} == found
+
+
+def test_general_scenarios_exist():
+    assert set(GENERAL) <= {one.name for one in SCENARIOS}
