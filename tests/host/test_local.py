@@ -470,6 +470,57 @@ async def test_question_is_not_answered_by_anything_but_yes(start, engines, gram
         assert "vault" not in [call.name for call in port.of(Call)]
 
 
+async def asked(start, engines, *tools):
+    """A session in which "Shall I open the vault?" waits for its answer."""
+    port = await start(VAULT, *tools)
+    engines.hears("open the vault")
+    say(port)
+    await port.ended()
+    return port
+
+
+async def test_yes_that_took_too_long_to_be_only_that_is_none(start, engines):
+    port = await asked(start, engines)
+    engines.hears("yes")
+    say(port, ms=1300)
+    await port.ended(2)
+    assert port.said().endswith(replies.NOT_CAUGHT)
+    assert port.of(Call) == []
+
+
+async def test_yes_that_goes_on_after_a_pause_is_none(start, engines):
+    port = await asked(start, engines, LOCK)
+    engines.hears("yes")
+    say(port, ms=320, after=400)
+    await port.until(lambda: "yes" in engines.drafts)  # both have heard it
+    engines.hears("lock the front door")
+    say(port)
+    await port.called()
+    assert [call.name for call in port.of(Call)] == ["lock"]
+
+
+async def test_yes_after_which_the_audio_stopped_waits_for_what_comes_after_it(start, engines, monkeypatch):
+    monkeypatch.setattr(local, "_STALL_S", 0.05)
+    monkeypatch.setattr(local, "_AFTER_STALL_S", 60)
+    port = await asked(start, engines, LOCK)
+    engines.hears("yes")
+    say(port, ms=320, after=0)
+    await port.until(lambda: len(port.of(TurnState)) == 2)  # it is thinking
+    engines.hears("lock the front door")
+    say(port)
+    await port.called()
+    assert [call.name for call in port.of(Call)] == ["lock"]
+
+
+async def test_yes_after_which_no_audio_comes_is_one(start, engines, monkeypatch):
+    monkeypatch.setattr(local, "_STALL_S", 0.05)
+    monkeypatch.setattr(local, "_AFTER_STALL_S", 0)
+    port = await asked(start, engines)
+    engines.hears("yes")
+    say(port, ms=320, after=0)
+    assert (await port.called())[0].name == "vault"
+
+
 async def test_question_that_was_not_heard_out_needs_to_be_asked_again(start, engines):
     port = await start(VAULT)
     engines.hears("open the vault")

@@ -38,8 +38,8 @@ from vrt_host.agents.base import (
     TurnEnd,
     TurnState,
 )
-from vrt_host.agents.intents import Command, Intents, Meaning, complete
-from vrt_host.agents.understood import Understood, compare, stopped
+from vrt_host.agents.intents import Beyond, Command, Intents, Meaning, complete
+from vrt_host.agents.understood import YES_MS, Understood, compare, stopped
 from vrt_host.errors import AgentStartError, UsageError
 from vrt_host.speech.codec import Codec, Samples, codec
 from vrt_host.speech.engines import Engines
@@ -59,6 +59,8 @@ _QUEUED_FRAMES = 500
 """Frames of the user's audio that may wait (10 s); beyond that the oldest are dropped."""
 _STALL_S = 0.6
 """No audio for so long in the middle of an utterance: the microphone was switched off."""
+_AFTER_STALL_S = 2.0
+"""How long a yes waits, after which the audio stopped at once, for whatever else was said."""
 _ONSET_LAG_S = 1.0
 """The device may notice a voice, and interrupt, so long before its sound is taken for the beginning of an utterance."""
 _CONSENT_S = 15.0
@@ -258,7 +260,7 @@ class LocalAgent(Agent):
         """Ask the free recogniser about the utterance so far; if it agrees, let the utterance end sooner."""
         understood = await self._understand(pause.audio, pause.grammar)
         self._trace("recognised", text=understood.free, agreed=understood.meaning is not None)
-        if understood.meaning is not None:
+        if understood.meaning is not None and not understood.is_yes:  # which may go on: "yes, but ..."
             self._confirmed.append(pause.number)
             self._news.set()
             self._foresee(understood.meaning)
@@ -316,6 +318,11 @@ class LocalAgent(Agent):
         talked_over: bool,
     ) -> None:
         understood = await (recognised or self._understand(end.audio, end.grammar))
+        if understood.is_yes and (end.voiced_ms > YES_MS or (end.stalled and turn is None)):
+            understood = understood.doubted()
+        elif understood.is_yes and end.stalled:
+            # Whatever comes after all begins another turn, which ends this one.
+            await asyncio.sleep(_AFTER_STALL_S)
         self._listener.understood = understood.meaning is not None
         if understood.meaning is None and talked_over:
             understood = stopped(self._intents, end.grammar, understood.free) or understood
@@ -329,29 +336,28 @@ class LocalAgent(Agent):
             turn.task = asyncio.current_task()
         if understood.text:
             self._port.emit(Transcript(turn.key, "user", understood.text, final=True))
-        if meaning is not None:
-            await self._answer(turn, meaning)
-        elif understood.beyond is not None:
-            self._question = None  # it was about something else
-            await self._say(turn, replies.out_of_range(understood.beyond), last=True)
-        else:
-            await self._say(turn, replies.NOT_CAUGHT, last=True)
+        await self._respond(turn, meaning, understood.beyond, replies.NOT_CAUGHT)
 
     def user_text(self, text: str) -> None:
         turn = self._begin("thinking", typed=True)
-        turn.task = self._spawn(self._answer_text(turn, text))
+        turn.task = self._spawn(self._answer_text(turn, text[:_MAX_TEXT]))
 
     async def _answer_text(self, turn: _Turn, text: str) -> None:
-        meaning = self._intents.parse(text[:_MAX_TEXT])
-        if meaning is not None:
-            await self._answer(turn, meaning)
-        elif (beyond := self._intents.beyond(text[:_MAX_TEXT])) is not None:
-            self._question = None
-            await self._say(turn, replies.out_of_range(beyond), last=True)
-        else:
-            await self._say(turn, replies.not_understood(self._intents.examples()), last=True)
+        otherwise = replies.not_understood(self._intents.examples())
+        await self._respond(turn, self._intents.parse(text), self._intents.beyond(text), otherwise)
 
     # --- answering
+
+    async def _respond(
+        self, turn: _Turn, meaning: Meaning | None, beyond: Beyond | None, otherwise: str
+    ) -> None:
+        if meaning is not None:
+            await self._answer(turn, meaning)
+            return
+        if beyond is not None:
+            self._question = None  # it was about something else
+            otherwise = replies.out_of_range(beyond)
+        await self._say(turn, otherwise, last=True)
 
     async def _answer(self, turn: _Turn, meaning: Meaning) -> None:
         question, self._question = self._question, None

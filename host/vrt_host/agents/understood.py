@@ -8,6 +8,9 @@ from vrt_host.agents.agreement import Sounds
 from vrt_host.agents.intents import Beyond, Intents, Meaning, complete
 from vrt_host.speech.words import normalise
 
+YES_MS = 1000
+"""Speech in a yes, at most: in what is longer something else was said, too, and not heard."""
+
 
 @dataclass(frozen=True, slots=True)
 class Understood:
@@ -20,6 +23,15 @@ class Understood:
     meaning: Meaning | None = None
     beyond: Beyond | None = None
     """They agree on a command but for a number that it does not take; nothing is to be done."""
+
+    @property
+    def is_yes(self) -> bool:
+        """It lets what was asked for happen."""
+        return self.meaning is not None and self.meaning.control == "yes"
+
+    def doubted(self) -> Understood:
+        """The same, with nothing agreed on."""
+        return Understood(self.free, self.free)
 
 
 def compare(intents: Intents, grammar: str, free: str, against: float, sounds: Sounds) -> Understood:

@@ -69,6 +69,8 @@ class End:
     pause: int | None
     """The pause that ended it, if it was handed out: its transcription holds for the whole utterance."""
     voiced_ms: int
+    stalled: bool = False
+    """No silence was heard: the audio stopped, and there may have been more to say."""
 
 
 Event = Onset | Guess | Pause | End
@@ -179,7 +181,7 @@ class Listener:
 
     def stall(self) -> list[Event]:
         """No audio has come for a while, because the microphone was switched off: what was said is all there is."""
-        return [self._end()] if self.speaking else []
+        return [self._end(stalled=True)] if self.speaking else []
 
     def _over(self) -> bool:
         silence = self.activity.silence_ms
@@ -189,7 +191,7 @@ class Listener:
             return silence >= OPEN_MS
         return silence >= (AGREED_MS if self._agreed else COMPLETE_MS)
 
-    def _end(self) -> End:
+    def _end(self, *, stalled: bool = False) -> End:
         heard = self._grammar.finish() if self._begun else ""
         self._apart_ms = 0
         end = End(
@@ -197,6 +199,7 @@ class Listener:
             heard if self._pause is None else self._heard,
             self._pause,
             self.activity.voiced_ms,
+            stalled,
         )
         self._reset()
         return end
