@@ -7,6 +7,7 @@ speaker. Told the time, in seconds; knows nothing of turns but the epoch and id 
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections import deque
 from collections.abc import Callable
@@ -14,6 +15,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from vrt_host.agents.base import Format
+from vrt_host.protocol import opus
+
+log = logging.getLogger(__name__)
 
 FRAME_S = 0.020
 """Length of the frames that are cut. What an agent hands over as whole frames keeps its length."""
@@ -105,6 +109,8 @@ class Playout:
         """Seconds of audio that wait here."""
         self.due = 0.0
         """When the last sample sent leaves the speaker."""
+        self.dropped = 0
+        """Opus packets that are none, or too large for the device: a packet cannot be cut."""
 
     @property
     def empty(self) -> bool:
@@ -121,11 +127,13 @@ class Playout:
         """Add audio to an item that has not ended. `whole`: it is one frame and stays one, as far as it fits."""
         if whole or self._packets:
             self._flush_rest(item)
-            if self._limit is None or len(payload) <= self._limit:
+            fits = self._limit is None or len(payload) <= self._limit
+            if self._packets and not (fits and opus.seconds(payload)):
+                self._drop(payload)
+                return
+            if fits:
                 self._queue(item, payload)
                 return
-            if self._packets:
-                return  # a packet cannot be cut, and one that is too large cannot be sent
         if item.rest:
             payload = item.rest + payload
         size = self._size
@@ -171,7 +179,8 @@ class Playout:
         """When `pump` can send again; None: not before new audio, room on the link, or a resume."""
         if self.held or not self._items or not self._items[0].frames:
             return None
-        return self.due - self._buffer_s + self._seconds(self._items[0].frames[0])
+        # A packet may be longer than the whole buffer: it goes out when nothing else is due.
+        return min(self.due, self.due - self._buffer_s + self._seconds(self._items[0].frames[0]))
 
     def busy(self, now: float) -> bool:
         """Whether audio waits here or is still due at the speaker."""
@@ -223,5 +232,12 @@ class Playout:
         rest, item.rest = item.rest, b""
         self._queue(item, rest[: len(rest) - len(rest) % self._sample])
 
+    def _drop(self, packet: bytes) -> None:
+        self.dropped += 1
+        if self.dropped == 1:
+            log.warning(
+                "an Opus packet of %d bytes is none, or larger than the device takes: dropped", len(packet)
+            )
+
     def _seconds(self, frame: bytes) -> float:
-        return FRAME_S if self._packets else len(frame) / self._rate
+        return opus.seconds(frame) if self._packets else len(frame) / self._rate

@@ -7,10 +7,11 @@ import contextlib
 import logging
 import re
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from vrt_host.agents.base import PCM16_24K, PCMU, Abilities, Agent, AgentEvent, Format, Json, SessionInfo
+from vrt_host.agents.base import Agent, AgentEvent, Json, SessionInfo
+from vrt_host.agents.transcode import Transcoder, negotiate, to_json
 from vrt_host.config import TurnLimits
 from vrt_host.errors import AgentStartError
 from vrt_host.session import AudioFrame, Hello, Limits, Message, Session, State, in_effect
@@ -88,6 +89,8 @@ class Runner:
         self._loop = asyncio.get_running_loop()
         message = hello.message
         input_, output = negotiate(message, agent.abilities)
+        if input_.converts or output.converts:
+            agent = Transcoder(agent, input_, output, self._bad_audio)
         capabilities = in_effect(message.get("capabilities", ()), CAPABILITIES)
         self.id = str(uuid.uuid4())
         self.token = hello.token
@@ -98,22 +101,22 @@ class Runner:
             self.id,
             principal,
             hello,
-            input=to_json(input_),
-            output=to_json(output),
+            input=to_json(input_.client),
+            output=to_json(output.client),
             capabilities=capabilities,
             limits=limits,
             on_state=self._on_state,
         )
         self.carrier: Carrier | None = None
         self._agent = agent
-        self._info = SessionInfo(tools.tools, message.get("context"), input_, output)
+        self._info = SessionInfo(tools.tools, message.get("context"), input_.client, output.client)
         self._ended = ended
         self._observer = observer
         self.manager = TurnManager(
             self.session,
             agent,
             tools,
-            output,
+            output.client,
             limits=turn_limits,
             streams="tool-stream-v1" in capabilities,
             wake=self._wake,
@@ -248,6 +251,9 @@ class Runner:
             self._room.set()
             self._ended(self)
 
+    def _bad_audio(self, text: str) -> None:
+        self.observe("fault", code="BAD_PACKET", text=text)
+
     def _wake(self) -> None:
         if not self._running and not self._scheduled:
             self._scheduled = True
@@ -255,17 +261,6 @@ class Runner:
 
     def _admit(self, seconds: float) -> bool:
         return self.carrier is not None and self.carrier.admit(seconds)
-
-
-def negotiate(hello: Mapping[str, Json], abilities: Abilities) -> tuple[Format, Format]:
-    """The formats in effect: what the client prefers if the agent takes it unchanged, else pcm16 at 24 kHz (§8.2)."""
-    input_ = _choose(hello.get("input"), abilities.inputs)
-    return input_, input_ if abilities.same_format else _choose(hello.get("output"), abilities.outputs)
-
-
-def to_json(format_: Format) -> dict[str, Json]:
-    """A format as vRT writes it."""
-    return {"encoding": format_.encoding, "sampleRate": format_.sample_rate}
 
 
 def without_tokens(text: str) -> str:
@@ -277,12 +272,3 @@ def printable(text: str, limit: int) -> str:
     """A peer's text for one line of a log: bounded, without a token and without anything that moves the cursor."""
     shown = without_tokens(text[: limit + 1]).encode("unicode_escape").decode("ascii")
     return shown if len(shown) <= limit else shown[:limit] + "..."
-
-
-def _choose(preferred: Mapping[str, Json] | None, able: Sequence[Format]) -> Format:
-    if preferred is not None:
-        usual = {"pcm16": PCM16_24K.sample_rate, "pcmu": PCMU.sample_rate}.get(preferred["encoding"], 48_000)
-        wanted = Format(preferred["encoding"], int(preferred.get("sampleRate", usual)))
-        if wanted in able:
-            return wanted
-    return PCM16_24K if PCM16_24K in able else able[0]

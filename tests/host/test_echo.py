@@ -6,6 +6,7 @@ import pytest
 from host_client import hosting
 from vrt_host.agents.echo import EchoAgent
 
+PCMU = {"encoding": "pcmu"}
 FORMATS = [
     ({"encoding": "pcmu"}, {"encoding": "pcmu", "sampleRate": 8000}),
     ({"encoding": "pcm16"}, {"encoding": "pcm16", "sampleRate": 24000}),
@@ -30,17 +31,17 @@ async def test_text_comes_back_in_one_turn(text):
 
 
 @pytest.mark.parametrize(("asked", "given"), FORMATS)
-async def test_output_has_the_format_of_the_input(asked, given):
+async def test_formats_are_those_that_the_client_prefers_if_it_can(asked, given):
     async with hosting() as host, host.client() as client:
-        wishes = {} if asked is None else {"input": asked}
-        ready = await client.hello(**wishes, output={"encoding": "pcmu"})
+        wishes = {} if asked is None else {"input": asked, "output": asked}
+        ready = await client.hello(**wishes)
     assert ready["input"] == ready["output"] == given
 
 
 async def test_frames_come_back_unchanged_as_one_item():
     payloads = [bytes([number]) * (100 + number) for number in range(20)]
     async with hosting() as host, host.client() as client:
-        await client.hello(input={"encoding": "pcmu"})
+        await client.hello(input=PCMU, output=PCMU)
         for number, payload in enumerate(payloads):
             await client.audio(payload, number)
         await client.until("audio.start")
@@ -50,7 +51,7 @@ async def test_frames_come_back_unchanged_as_one_item():
 
 async def test_empty_frame_is_ignored():
     async with hosting() as host, host.client() as client:
-        await client.hello(input={"encoding": "pcmu"})
+        await client.hello(input=PCMU, output=PCMU)
         await client.audio(b"")
         await client.audio(b"x")
         assert await client.audio_until(1) == [b"x"]
@@ -58,7 +59,7 @@ async def test_empty_frame_is_ignored():
 
 async def test_turn_ends_after_a_pause_and_the_next_frame_begins_another():
     async with hosting(lambda: EchoAgent(pause=0.05)) as host, host.client() as client:
-        await client.hello(input={"encoding": "pcmu"})
+        await client.hello(input=PCMU, output=PCMU)
         epochs = []
         for _ in range(2):
             await client.audio(b"x" * 160)
@@ -69,7 +70,7 @@ async def test_turn_ends_after_a_pause_and_the_next_frame_begins_another():
 
 async def test_text_interrupts_the_audio_turn_and_audio_goes_on_in_a_new_one():
     async with hosting() as host, host.client() as client:
-        await client.hello(input={"encoding": "pcmu"})
+        await client.hello(input=PCMU, output=PCMU)
         await client.audio(b"x" * 160)
         await client.until("audio.start")
         await client.send("text", text="hi")
@@ -89,7 +90,7 @@ async def test_timer_ends_with_the_agent():
         return agents[-1]
 
     async with hosting(make) as host, host.client() as client:
-        await client.hello(input={"encoding": "pcmu"})
+        await client.hello(input=PCMU, output=PCMU)
         await client.audio(b"x" * 160)
         await client.until("audio.start")
     assert agents[0]._timer is None

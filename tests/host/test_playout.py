@@ -6,6 +6,9 @@ from hypothesis import strategies as st
 from vrt_host.agents.base import PCM16_24K, PCMU, Format
 from vrt_host.playout import Item, Playout
 
+SILK_20_MS, SILK_60_MS, CELT_2_5_MS = 1 << 3, 3 << 3, 28 << 3
+"""First bytes of Opus packets of one frame (RFC 6716 §3.1)."""
+
 
 class Recorder:
     """A session's audio side. `linked` False: no link; a new link has no item open."""
@@ -89,10 +92,49 @@ def test_opus_packets_are_never_cut_and_too_large_ones_not_sent():
     one = item()
     playout.begin(one)
     for size in (30, 101, 100):
-        playout.push(one, bytes(size))
+        playout.push(one, bytes((SILK_20_MS,)).ljust(size, b"x"))
     playout.pump(0.0)
     assert [len(frame) for frame in out.frames] == [30, 100]
     assert playout.due == pytest.approx(0.04)
+    assert playout.dropped == 1
+
+
+def test_what_is_no_opus_packet_is_not_sent():
+    out, playout = make(Format("opus", 48_000))
+    one = item()
+    playout.begin(one)
+    for packet in (b"", b"\x03", b"\x03\x00"):  # the second lacks its count of frames, the third has none
+        playout.push(one, packet)
+    playout.pump(0.0)
+    assert (out.frames, playout.dropped, playout.due) == ([], 3, 0.0)
+
+
+def test_opus_packets_are_paced_by_their_own_length():
+    out, playout = make(Format("opus", 48_000), buffer_s=0.1)
+    one = item()
+    playout.begin(one)
+    for toc in (CELT_2_5_MS, SILK_60_MS, SILK_60_MS, SILK_20_MS):
+        playout.push(one, bytes((toc, 1)))
+    assert playout.queued_s == pytest.approx(0.1425)
+    playout.pump(0.0)
+    assert len(out.frames) == 2
+    assert playout.due == pytest.approx(0.0625)
+    assert playout.deadline(0.0) == pytest.approx(0.0225)
+    playout.pump(0.0225)
+    assert len(out.frames) == 3
+
+
+def test_opus_packet_longer_than_the_buffer_goes_out_when_nothing_else_is_due():
+    out, playout = make(Format("opus", 48_000), buffer_s=0.04)
+    one = item()
+    playout.begin(one)
+    for _ in range(2):
+        playout.push(one, bytes((SILK_60_MS,)))
+    playout.pump(0.0)
+    assert len(out.frames) == 1
+    assert playout.deadline(0.0) == pytest.approx(0.06)
+    playout.pump(0.06)
+    assert len(out.frames) == 2
 
 
 def test_clock_is_one_for_items_in_a_row():

@@ -2,51 +2,16 @@
 
 import asyncio
 
-import pytest
 from host_client import DEADLINE_S, hosting
 from vrt_host.agents.base import (
-    PCM16_24K,
-    PCMU,
-    Abilities,
     Agent,
     Audio,
     AudioBegin,
     AudioEnd,
-    Format,
     TurnBegin,
 )
 from vrt_host.config import TurnLimits
-from vrt_host.runner import Alarm, negotiate, printable
-
-BOTH = Abilities()
-
-
-@pytest.mark.parametrize(
-    ("asked", "able", "chosen"),
-    [
-        ({"encoding": "pcmu"}, (PCM16_24K, PCMU), PCMU),
-        ({"encoding": "pcmu", "sampleRate": 8000}, (PCM16_24K, PCMU), PCMU),
-        ({"encoding": "pcmu", "sampleRate": 16000}, (PCM16_24K, PCMU), PCM16_24K),
-        ({"encoding": "pcm16"}, (PCMU, PCM16_24K), PCM16_24K),
-        ({"encoding": "opus"}, (PCMU, PCM16_24K), PCM16_24K),
-        (None, (PCMU, PCM16_24K), PCM16_24K),
-        (None, (PCMU,), PCMU),
-        (
-            {"encoding": "pcm16", "sampleRate": 16000},
-            (Format("pcm16", 16000), PCM16_24K),
-            Format("pcm16", 16000),
-        ),
-    ],
-)
-def test_format_is_the_client_s_if_the_agent_takes_it(asked, able, chosen):
-    hello = {} if asked is None else {"input": asked, "output": asked}
-    assert negotiate(hello, Abilities(inputs=able, outputs=able)) == (chosen, chosen)
-
-
-def test_output_follows_the_input_where_the_agent_says_so():
-    hello = {"input": {"encoding": "pcmu"}, "output": {"encoding": "pcm16"}}
-    assert negotiate(hello, Abilities(same_format=True)) == (PCMU, PCMU)
-    assert negotiate(hello, BOTH) == (PCMU, PCM16_24K)
+from vrt_host.runner import Alarm, printable
 
 
 def test_peer_s_text_is_one_bounded_line():

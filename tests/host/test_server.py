@@ -828,7 +828,7 @@ async def test_name_that_cannot_be_one_is_one_line(name):
 async def test_host_without_an_observer_does_the_same():
     async with hosting(observer=None) as host, connect(f"ws://127.0.0.1:{host.port}", proxy=None) as ws:
         client = Client(ws)
-        await client.hello(input={"encoding": "pcmu"})
+        await client.hello(input={"encoding": "pcmu"}, output={"encoding": "pcmu"})
         await client.send("text", text="hi")
         assert (await client.until("text"))["text"] == "Echo: hi"
         await client.audio(b"x" * 160)

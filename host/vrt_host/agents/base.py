@@ -62,7 +62,7 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """What an agent knows of the session it serves."""
+    """What an agent knows of the session it serves. The formats are the agent's; the client's may differ."""
 
     tools: Sequence[Tool]
     context: Json
@@ -274,10 +274,10 @@ class Abilities:
 
     interruption: Literal["truncate", "cancel", "managed"] = "truncate"
     inputs: Sequence[Format] = field(default=(PCMU, PCM16_24K))
-    """Formats it takes, best first; the first that the client prefers, or else the first, is used."""
+    """Formats it takes, best first. It gets one of them, whatever the client sends: the rest is conversion (`transcode`)."""
     outputs: Sequence[Format] = field(default=(PCMU, PCM16_24K))
     same_format: bool = False
-    """Its output has the format of its input, whatever the client prefers to play."""
+    """Its output has the format of its input; `outputs` says nothing then."""
 
 
 class Agent(ABC):
