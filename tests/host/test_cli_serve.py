@@ -159,6 +159,10 @@ def test_busy_port_is_one_line(capsys):
     [
         (["--port", "70000"], "0 to 65535"),
         (["--host", "0.0.0.0"], "--insecure"),
+        (["--conformance"], "--agent scripted"),
+        (["--agent", "scripted", "--conformance", "--script", "s.json"], "a script of its own"),
+        (["--heartbeat", "0"], "--heartbeat 0"),
+        (["--resume-window", "1e9"], "--resume-window 1e+09"),
         (["--tls-cert", "c.pem"], "--tls-key"),
         (["--tls-cert", "no.pem", "--tls-key", "no.key"], "no.pem"),
         (["--tokens", "no-tokens.json"], "vrt token add"),

@@ -151,7 +151,7 @@ async def _test_server(
     scenarios = select(server_cases.SCENARIOS, args.only)
     pace = Pace(args.factor)
     began = time.monotonic()
-    with Progress(console, len(scenarios)) as progress:
+    with Progress(console, len(scenarios), args.only) as progress:
         ledger = Ledger(
             server_cases.CHECKS, secrets=[token for token in tokens if token], changed=progress.changed
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
@@ -13,13 +14,16 @@ from rich.text import Text
 
 from vrt_host.conformance.checks import Finding, Outcome
 from vrt_host.conformance.report import STYLES
+from vrt_host.conformance.run import matching
 
 
 class Progress:
     """A context manager. `changed`, `begun` and `ended` are for a `Ledger` and for `run.play`."""
 
-    def __init__(self, console: Console, scenarios: int) -> None:
+    def __init__(self, console: Console, scenarios: int, only: Sequence[str] = ()) -> None:
+        """`only`: the checks that are of interest."""
         self._console = console
+        self._only = only
         self._scenarios = scenarios
         self._done = 0
         self._running: list[str] = []
@@ -38,6 +42,8 @@ class Progress:
 
     def changed(self, finding: Finding) -> None:
         """The outcome of a check is known, or another one."""
+        if not matching(finding.check.id, self._only):
+            return
         self._outcomes[finding.check.id] = finding.outcome
         if finding.outcome is Outcome.FAILED:
             check, style = finding.check, STYLES[finding.outcome]

@@ -284,7 +284,7 @@ class LineEye:
         elif session.audio is None:
             ok, wanted = number == 0, "0"
         else:  # what was in flight when the connection broke is lost, and nothing says that the count goes on
-            ok = number == 0 or (number - session.audio) % U32 < U32 // 2
+            ok = number == 0 or 0 < (number - session.audio) % U32 < U32 // 2
             wanted = f"0, or more than {session.audio}"
         self._settle("server.audio.seq", ok, lambda: f"frame {number}, expected {wanted}")
         self._audio = session.audio = number
