@@ -3,7 +3,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
 SETUP := pyproject.toml constraints.txt tools/setup_env.py
-.PHONY: help setup demo test lint format types bench soak tables clean
+.PHONY: help setup demo test lint format types bench soak fuzz tables clean
 
 help: ## list the verbs
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -13,7 +13,7 @@ help: ## list the verbs
 	@$(PYTHON) tools/setup_env.py demo
 	@touch $@
 
-.venv/.test .venv/.lint .venv/.types: .venv/.%: .venv/.demo
+.venv/.test .venv/.lint .venv/.types .venv/.fuzz: .venv/.%: .venv/.demo
 	@$(BIN)/python tools/setup_env.py $*
 	@touch $@
 
@@ -44,6 +44,9 @@ bench: .venv/.test ## measure, print a table, write build/bench.json
 
 soak: .venv/.test ## cut 1,000 connections: nothing may be lost or doubled, no heap may grow (12 minutes)
 	@$(BIN)/python tools/soak.py
+
+fuzz: .venv/.test .venv/.fuzz ## a million inputs for the parsers of both sides (20 minutes)
+	@$(BIN)/python tools/fuzz.py
 
 tables: .venv/.demo ## regenerate the device's tables from schema/, and the page of the rules
 	@$(BIN)/python tools/gen_tables.py

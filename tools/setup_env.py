@@ -1,4 +1,4 @@
-"""Make `.venv` and install a set of parts into it: `demo`, `test`, `lint` or `types`.
+"""Make `.venv` and install a set of parts into it: `demo`, `test`, `lint`, `types` or `fuzz`.
 
 Only wheels are taken, so that no compiler is ever needed. A speech part without a wheel for this Python or platform
 is left out by name; the product says what it does without it. Run by the Makefile; needs nothing but Python.
