@@ -16,9 +16,9 @@ def test_line_counts_outcomes_and_names_what_is_at_work():
     progress.begun(SCENARIO)
     progress.changed(Finding(CHECK, Outcome.PASSED))
     progress.changed(Finding(OTHER, Outcome.WARNED))
-    assert progress._line().plain.split() == "0/2 scenarios 1 passed 1 warned pings".split()
+    assert progress._line().plain.split() == ["0/2", "scenarios", "1", "passed", "1", "warned", "pings"]
     progress.ended(SCENARIO)
-    assert progress._line().plain.split() == "1/2 scenarios 1 passed 1 warned".split()
+    assert progress._line().plain.split() == ["1/2", "scenarios", "1", "passed", "1", "warned"]
 
 
 def test_failure_that_is_of_interest_is_told_at_once():
