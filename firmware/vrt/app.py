@@ -10,6 +10,7 @@ from vrt.conversation import Conversation
 from vrt.protocol.session import Session
 
 _CLOSE_REPLACED = const(4000)  # what a client says that closes a dead connection (§9.3)
+_MESSAGE_BYTES = const(16384)  # the largest that we send; `hello` with many tools is long
 _SLOW = const(5)  # so many failures, and there are only the longest waits
 _EVENTS = const(8)  # from the link in one step, so that a flood of them cannot hold the loop
 _WAIT_MS = const(20)  # between steps; the board wakes up earlier when there is something to do
@@ -34,9 +35,7 @@ class App:
         self.sound = sound
         self.tools = tools
         self.log = log
-        self.session = Session(
-            config["message_bytes"], self.hello, random, tools.queue_limit, config["ping_ms"]
-        )
+        self.session = Session(_MESSAGE_BYTES, self.hello, random, tools.queue_limit, config["ping_ms"])
         self.conversation = Conversation(
             board, config, session=self.session, sound=sound, tools=tools, journal=journal, log=log
         )
@@ -97,7 +96,7 @@ class App:
         session, conversation = self.session, self.conversation
         conversation.step(now)
         self._send(now)
-        self.wait_ms = 0 if conversation.unread else _TOOL_MS if self.tools.busy else _IDLE_MS
+        self.wait_ms = 0 if conversation.unread else _TOOL_MS if self.tools.queue else _IDLE_MS
         if self._open:
             if conversation.closing:
                 self.link.close(conversation.closing)
@@ -139,7 +138,6 @@ class App:
             if event == links.TEXT:
                 self._read(now)
             elif event == links.OPEN:
-                gc.collect()  # what it took to connect goes before our hello comes
                 session.opened(now)
             else:
                 self._lost(now)
@@ -188,6 +186,7 @@ class App:
             session.again("retry", now)
 
     def hello(self, resumed):
+        gc.collect()  # what it took to connect goes before what may be a long text
         config, name = self.config, self.board.NAME
         made = {
             "device": {"id": config["id"] or name, "board": name, "firmware": VERSION},
@@ -214,7 +213,7 @@ class App:
             state = "error"
         elif self.session.state != "open":
             state = "connecting"
-        elif self.tools.asking:
+        elif self.tools.confirm.asking:
             state = "confirm"
         elif sound.playing:
             state = "speaking"

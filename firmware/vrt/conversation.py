@@ -2,7 +2,7 @@
 # formats are none of its business. Every event of the device's log but those of the link is written here.
 from micropython import const
 
-from vrt import diff, forget
+from vrt import diff
 from vrt.errors import ConfigError, ProtocolError
 from vrt.ui import Button
 
@@ -40,7 +40,7 @@ class Conversation:
         # The user and the tools. Allocates only when something happens.
         session, tools = self.session, self.tools
         # While a call awaits the button, a press answers it and means nothing else.
-        if self.button.poll(self.board.button(), now) and not tools.asking:
+        if self.button.poll(self.board.button(), now) and not tools.confirm.asking:
             self.press(now)
         self.hear(now)
         self.mark()
@@ -49,7 +49,7 @@ class Conversation:
         if tools.uncertain and session.state == "open" and session.room():
             tools.uncertain = False
             self._report()
-        if tools.busy or self.sound.playing:
+        if tools.queue or self.sound.playing:
             self._since = now
         elif self.turn != "idle" and diff(now, self._since) >= _STUCK_MS:
             self._end()
@@ -61,7 +61,7 @@ class Conversation:
         # The one gesture that always works: be silent, and listen.
         if self.session.state == "failed":
             self.retry(now)
-        elif self.sound.playing or self.tools.busy or self.active:
+        elif self.sound.playing or self.tools.queue or self.active:
             self._silence("user")
         self.button.press(now)
 
@@ -72,7 +72,7 @@ class Conversation:
         sound.listen(wanted, self.turn == "speaking", now)
         voice = wanted and not sound.half and button.is_open and sound.mic is not None and sound.mic.voiced
         # While a confirmation waits in silence the user may speak: the hand answers, not the voice.
-        over = sound.playing or (self.tools.busy and not self.tools.asking)
+        over = sound.playing or (self.tools.queue and not self.tools.confirm.asking)
         if voice and over and not self._voice:
             self._silence("speech")
         self._voice = voice
@@ -101,12 +101,9 @@ class Conversation:
 
     def retry(self, now):
         # The user wants to be let in after a refusal: with another token, or when it was not about the token (§5.3).
-        from vrt.config import checked  # noqa: PLC0415  (it is rarely needed, and kept out of the heap)
-
-        forget("vrt.config")
         try:
-            token = checked(self.board.config())["token"]
-        except ConfigError as error:
+            token = self.board.config().get("token", "")
+        except (OSError, ValueError, AttributeError) as error:  # the file is gone, or nonsense
             self.log.fault("CONFIG", str(error))
             return
         if self.refused != "UNAUTHORIZED" or token != self.config["token"]:

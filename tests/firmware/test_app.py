@@ -14,7 +14,7 @@ def test_device_introduces_itself():
     assert hello["auth"] == {"token": "s3cret"}
     assert hello["device"]["id"] == "kitchen"
     assert hello["device"]["board"] == "fake"
-    assert hello["limits"] == {"messageBytes": 4096, "audioBytes": 4096, "queuedCalls": 8, "bufferMs": 600}
+    assert hello["limits"] == {"messageBytes": 3072, "audioBytes": 3072, "queuedCalls": 8, "bufferMs": 600}
     assert hello["input"] == {"encoding": "pcmu", "sampleRate": 8000}
     assert hello["output"] == {"encoding": "pcmu", "sampleRate": 8000}
     assert sorted([tool["name"] for tool in hello["tools"]]) == ["light", "slow", "unlock"]
@@ -325,6 +325,7 @@ class Shown:
     # As much of an App as decides what the LED shows.
     def __init__(self, *, state="open", asking=False, playing=False, active=False, live=False, mute=False):
         self.session = self.tools = self.conversation = self.sound = self.mic = self.board = self
+        self.confirm = self
         self.state = state
         self.asking = asking
         self.playing = playing

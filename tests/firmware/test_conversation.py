@@ -52,7 +52,7 @@ def test_effects_come_before_anything_can_be_sent():
     device.board.down = True
     device.run(150)
     assert device.silent()
-    assert not device.app.tools.busy
+    assert not device.app.tools.queue
     assert device.link.order.count("interrupt") == 0
     device.link.stall(False)
     device.run(20)
@@ -237,7 +237,7 @@ def test_speech_while_a_confirmation_waits_in_silence_does_not_interrupt():
     device.run(100)
     device.board.hear(LOUD)
     device.run(300)
-    assert device.app.tools.asking
+    assert device.app.tools.confirm.asking
     assert device.sent("interrupt") == []
     device.board.hear(0)
     device.run(600)
@@ -245,7 +245,7 @@ def test_speech_while_a_confirmation_waits_in_silence_does_not_interrupt():
     device.board.hear(LOUD)
     device.run(300)
     assert len(device.sent("interrupt")) == 1
-    assert not device.app.tools.asking
+    assert not device.app.tools.confirm.asking
     assert device.sent("tool.result")[0]["code"] == "INTERRUPTED"
 
 
@@ -372,7 +372,7 @@ def test_a_hold_begun_before_the_request_confirms_nothing():
     assert device.done == []
     device.board.down = False
     device.run(100)
-    assert device.app.tools.asking
+    assert device.app.tools.confirm.asking
     assert device.app.conversation.button.asked is False  # and the microphone is off when it is let go
     device.press(1200)
     assert device.done == ["unlock"]
@@ -592,6 +592,12 @@ def test_a_wrong_token_stops_the_device_until_there_is_another():
     device.press(100)
     device.run(2000)
     assert device.link.opened == 1  # the same token would be refused again
+    device.board.raw = ["nonsense"]
+    device.press(100)
+    device.run(2000)
+    assert device.last("error")["code"] == "CONFIG"
+    assert device.link.opened == 1
+    device.board.raw = device.raw
     device.raw["token"] = "fresh"
     device.press(100)
     device.run(2000)

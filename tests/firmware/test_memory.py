@@ -140,7 +140,7 @@ def test_a_message_that_is_half_handled_ends_the_session():
     device.say("interrupted", epoch=1)
     device.run(50)
     assert device.app.session.state != "open"
-    assert not device.app.tools.busy, "what belonged to the session is gone"
+    assert not device.app.tools.queue, "what belonged to the session is gone"
     device.run(3000)
     assert device.done == ["slow begins"]
     assert "sessionId" not in device.link.texts[-1]
@@ -323,7 +323,7 @@ def test_calls_of_a_session_that_is_over_never_start():
             registries.answer = answer
         w.run(500)
         assert w.done == []
-        assert not w.registry.busy
+        assert not w.registry.queue
 
 
 def every_moment(scenario, begun, codes):
@@ -336,7 +336,7 @@ def every_moment(scenario, begun, codes):
             w, results, moments = with_full_heap(scenario, number, length)
             place = (length, number, w.done, results)
             assert w.done.count(begun) <= 1, place
-            assert not w.registry.busy, place
+            assert not w.registry.queue, place
             assert w.journal.unknown() == [], place
             if w.refused:
                 assert w.done == [], place

@@ -17,13 +17,13 @@ SHUT = {"door": "front", "state": "locked"}
 def test_call_runs_and_has_its_one_result():
     with world() as w:
         w.call("c1", "lock", SHUT, epoch=4)
-        assert w.registry.busy
+        assert w.registry.queue
         w.run(100)
         assert w.done == [("front", "locked")]
         assert w.results() == [{"callId": "c1", "epoch": 4, "ok": True, "output": SHUT}]
         w.run(1000)
         assert w.results() == []
-        assert not w.registry.busy
+        assert not w.registry.queue
         assert not w.registry.uncertain
 
 
@@ -155,11 +155,11 @@ def test_confirmed_call_runs_once():
     with world() as w:
         w.call("c1", "lock", UNLOCK)
         w.run(300)
-        assert w.registry.asking
+        assert w.registry.confirm.asking
         assert w.done == []
         w.press(1200)
         assert w.done == [("front", "unlocked")]
-        assert not w.registry.asking
+        assert not w.registry.confirm.asking
         assert w.codes() == [("c1", "ok")]
         w.press(1200)
         assert w.done == [("front", "unlocked")]
@@ -210,7 +210,7 @@ def test_confirmation_dies_with_its_epoch():
         w.down = True
         w.run(900)
         w.registry.close_epoch(3)
-        assert not w.registry.asking
+        assert not w.registry.confirm.asking
         assert w.codes() == [("c1", "INTERRUPTED")]
         w.run(3000)
         assert w.done == []
@@ -225,7 +225,7 @@ def test_hold_for_one_call_does_not_confirm_the_next():
         w.down = True
         w.run(5000)
         assert w.done == [("front", "unlocked")]
-        assert w.registry.asking
+        assert w.registry.confirm.asking
         w.down = False
         w.run(100)
         w.press(1200)
@@ -241,7 +241,7 @@ def test_each_call_asks_for_itself():
         w.call("c2", "lock", UNLOCK)
         w.run(1000)
         assert w.codes() == [("c1", "ok")]
-        assert w.registry.asking
+        assert w.registry.confirm.asking
 
 
 def test_arguments_changed_after_the_confirmation_do_not_run():
@@ -512,7 +512,7 @@ def test_duplicate_of_a_refused_call_is_refused_again():
         w.call("c1", "lock", UNLOCK)
         w.call("c2", "lock", {"door": 1})
         w.call("c3", "look", {})
-        assert not w.registry.asking
+        assert not w.registry.confirm.asking
         assert w.codes() == [("c1", "REJECTED"), ("c2", "INVALID"), ("c3", "INTERRUPTED")]
 
 
@@ -667,7 +667,7 @@ def test_lost_session_ends_its_calls_without_results():
             (fields["call"], fields["result"]["code"]) for event, fields in w.events if event == "result"
         ]
         assert ended == [("c1", "INTERRUPTED"), ("c2", "INTERRUPTED")], "the log hears of each"
-        assert not w.registry.busy
+        assert not w.registry.queue
         w.registry.begin("session-2")
         w.call("c1", "look", {}, epoch=0)
         w.run(200)
@@ -679,7 +679,7 @@ def test_lost_session_ends_its_confirmation():
         w.call("c1", "lock", UNLOCK)
         w.run(200)
         w.registry.begin("session-2")
-        assert not w.registry.asking
+        assert not w.registry.confirm.asking
         w.press(2000)
         assert w.done == []
 
@@ -687,14 +687,16 @@ def test_lost_session_ends_its_confirmation():
 def test_queue_is_bounded():
     with world() as w:
         for i in range(12):
-            assert w.registry.room == (i < 8)
             w.call(f"c{i}", "look", {})
         assert w.codes() == [(f"c{i}", "FAILED") for i in range(8, 12)]
-        assert not w.registry.room
         w.run(1000)
-        assert not w.registry.room, "a result that nobody has taken holds its place"
-        assert w.codes() == [(f"c{i}", "ok") for i in range(8)]
-        assert w.registry.room
+        w.call("c12", "look", {})
+        taken = [(f"c{i}", "ok") for i in range(8)]
+        taken.append(("c12", "FAILED"))
+        assert w.codes() == taken, "a result that nobody has taken holds its place"
+        w.call("c13", "look", {})
+        w.run(100)
+        assert w.codes() == [("c13", "ok")]
 
 
 def test_queued_arguments_are_bounded():
@@ -736,9 +738,8 @@ def test_loop_with_nothing_to_do_allocates_nothing():
                     journal.mark(1, 2, 3)
                     registry.step(now, False)
                     assert registry.next_result() is None
-                    assert registry.room
-                    assert not registry.asking
-                    busy = registry.busy
+                    assert not registry.confirm.asking
+                    busy = registry.queue
             finally:
                 micropython.heap_unlock()
             w.run(3000)

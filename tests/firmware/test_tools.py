@@ -2,7 +2,7 @@
 import sys
 
 from support import raises
-from vrt import tools
+from vrt import forget, tools
 from vrt.errors import ConfigError, VrtError
 from vrt.tools import Guarded, Tool
 
@@ -57,12 +57,12 @@ def test_rest_of_the_board_is_passed_through():
 
 
 def test_what_only_the_start_needs_leaves_the_heap_and_comes_back():
-    names = ("declaration", "recovery")
+    names = ("vrt.tools.declaration", "vrt.tools.recovery")
     for name in names:
-        __import__("vrt.tools." + name)
-    tools.seal()
+        __import__(name)
+    forget(*names)
     for name in names:
-        assert "vrt.tools." + name not in sys.modules
-        assert not hasattr(tools, name)
+        assert name not in sys.modules
+        assert not hasattr(tools, name.rpartition(".")[2])
     assert "illegal name" in str(raises(ConfigError, Tool, len, "a b", "Do it."))
     assert "vrt.tools.declaration" in sys.modules

@@ -62,7 +62,7 @@ class House:
         self.registry.call(call, self.now)
         for _ in range(2000):
             self.registry.step(self.now, self.down)
-            self.down = hold and self.registry.asking
+            self.down = hold and self.registry.confirm.asking
             self.now += 10
             result = self.registry.next_result()
             if result:

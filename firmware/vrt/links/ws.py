@@ -22,9 +22,11 @@ class WebSocketLink(WebSocket):
     # Raises ConfigError for the url or ca, see url.py. The ticks given to open and poll are milliseconds, see vrt.diff.
     def __init__(self, url, rx=4096, tx=4096, *, ca=None, chunk=256):
         WebSocket.__init__(self, rx, tx, chunk)
-        from vrt.links.url import address  # noqa: PLC0415  (forgotten again)
+        from vrt.links.connect import forget  # noqa: PLC0415
+        from vrt.links.url import address  # noqa: PLC0415  (forgets itself)
 
         self.address = address(url, ca)
+        forget()  # its names stay in the heap: here, and not in the midst of what is free when it is imported again
         self.sock = None
         self.last_rx = self.now = 0
         self._stalled = None  # since when the socket has taken nothing of what goes out

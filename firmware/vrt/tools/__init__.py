@@ -9,7 +9,6 @@
 # A generator yields None (go on at the next loop), an int (go on after so many ms) or text (progress, for the log). When
 # its call is cancelled it is ended at a yield; what it must undo belongs in `finally`. A function cannot be cut: one that
 # takes longer than a moment should be a generator. Wrong declarations raise ConfigError where they stand.
-from vrt import forget
 from vrt.errors import VrtError
 from vrt.tools.arguments import canonical
 
@@ -32,7 +31,7 @@ def tool(description, parameters=None, *, name=None, **options):
     # timeout_ms    from the head of the queue, the confirmation included; default 30,000 (decisions 8)
     # phrases       how it is spoken of: see docs/tools.md
     def declare(function):
-        from vrt.tools.declaration import add  # noqa: PLC0415  (see `seal`)
+        from vrt.tools.declaration import add  # noqa: PLC0415  (forgotten by Registry.load)
 
         add(Tool(function, name or function.__name__, description, parameters, **options))
         return function
@@ -43,7 +42,7 @@ def tool(description, parameters=None, *, name=None, **options):
 class Tool:
     # One declared tool; the constructor takes what `tool` takes, ConfigError says what to change.
     def __init__(self, function, name, description, parameters=None, **options):
-        from vrt.tools.declaration import declaration  # noqa: PLC0415  (see `seal`)
+        from vrt.tools.declaration import declaration  # noqa: PLC0415  (forgotten by Registry.load)
 
         self.function = function
         self.declaration = declaration(name, description, parameters, **options)  # what `hello` says of it
@@ -51,17 +50,14 @@ class Tool:
     def asks(self, arguments):
         # Whether the device itself asks before a call with these (valid) arguments. By voice the host does.
         made = self.declaration
+        if made.get("confirm") != "button":
+            return False
         when = made.get("confirmWhen")
-        return made.get("confirm") == "button" and (
-            when is None
-            or any(canonical(arguments[name]) == canonical(one) for name in when for one in when[name])
-        )
-
-
-def seal():
-    # All tools are declared and the journal is read. What that took, a third of this package, leaves the heap; whoever
-    # needs it later loads it again.
-    forget("vrt.tools.declaration", "vrt.tools.recovery")
+        for name, values in when.items() if when else ():
+            for value in values:
+                if canonical(arguments[name]) == canonical(value):
+                    return True
+        return when is None
 
 
 class Guarded:

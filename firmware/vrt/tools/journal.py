@@ -37,7 +37,7 @@ _GONE = const('{"ok":false,"code":"FAILED","message":"answered before; the resul
 class Journal:
     def __init__(self, path, file_bytes=_FILE_BYTES):
         # `path`: the file, in a folder that exists. Reads it.
-        from vrt.tools.recovery import recover  # noqa: PLC0415  (see tools.seal)
+        from vrt.tools.recovery import recover  # noqa: PLC0415  (forgotten by Registry.load)
 
         self.path = path
         self.file_bytes = file_bytes

@@ -1,4 +1,4 @@
-# What a journal's file tells after a restart. Needed once; it leaves the heap with `tools.seal`.
+# What a journal's file tells after a restart. Needed once, and forgotten by Registry.load.
 import json
 import os
 from binascii import crc32

@@ -13,14 +13,14 @@
 #   registry.drop()                    the session is lost (RESUME_FAILED ...): ends the running call, no results
 #
 #   journal.mark(tx, rx, epoch)        whenever they changed, before call() and step(); a few stores, no flash
-#   registry.call(msg, now)            a valid tool.call (decoded dict); ask `registry.room` first: False = stop reading
+#   registry.call(msg, now)            a valid tool.call (decoded dict)
 #   registry.close_epoch(closed)       the closed epoch rose, by interruption or `interrupted` (before sending anything)
 #   registry.step(now, down, waiting)  every loop; `down` is the button's debounced level; advances at most one tool;
 #                                      waiting: starts none, since the server may have closed its epoch unread
 #   registry.next_result() -> dict     members of the next tool.result (callId, epoch, ok, ...), None when there is none
 #
-#   registry.asking                    a call awaits the button: LED "confirm", the button is ours until it is up again
-#   registry.busy                      a call is running, asking or queued
+#   registry.confirm.asking            a call awaits the button: LED "confirm", the button is ours until it is up again
+#   registry.queue                     calls that are running, asking or queued
 #   registry.uncertain                 a call with an effect was cut or failed: send `context`, then set it to False
 #
 # Nothing here is on the audio path; all of it may allocate. One loop calls it; no interrupt handler may. A MemoryError may
@@ -29,7 +29,7 @@ import json
 
 from micropython import const
 
-from vrt import diff, tools
+from vrt import diff, forget, tools
 from vrt.errors import VrtError
 from vrt.tools.arguments import canonical, kind, problem
 from vrt.tools.call import Call, digest_of, explain, output
@@ -50,13 +50,13 @@ class Registry:
         self.queue_limit = _QUEUED_CALLS
         self.uncertain = False
         self.journal = journal
-        self._confirm = confirm
+        self.confirm = confirm
         self._event = event
         self._voice = voice
         self.tools = []
         self._state = None
         self._closed = -1
-        self._queue = []  # calls without a result; the first one asks or runs once its `since` is set
+        self.queue = []  # calls without a result; the first one asks or runs once its `since` is set
         self._results = []
 
     # --- what the device offers
@@ -68,11 +68,13 @@ class Registry:
         if hasattr(module, "setup"):
             module.setup(tools.Guarded(board))
         self._state = getattr(module, "state", None)
-        tools.seal()
+        forget(
+            "vrt.tools.declaration", "vrt.tools.recovery"
+        )  # a third of this package; who needs it loads it again
 
     def add(self, declared):
         if not self._voice:
-            from vrt.tools.declaration import forbid_voice  # noqa: PLC0415  (see tools.seal)
+            from vrt.tools.declaration import forbid_voice  # noqa: PLC0415  (forgotten by load)
 
             forbid_voice(declared)
         self.tools.extend(declared)
@@ -115,26 +117,13 @@ class Registry:
 
     # --- calls
 
-    @property
-    def asking(self):
-        return self._confirm.asking
-
-    @property
-    def busy(self):
-        return len(self._queue) > 0
-
-    @property
-    def room(self):
-        # A call owns its place until its result is handed over (decisions 17).
-        return len(self._queue) + len(self._results) < self.queue_limit
-
     def next_result(self):
         return self._results.pop(0) if self._results else None
 
     def call(self, message, now):  # noqa: PLR0912  (a branch for each refusal)
         call = Call(message)
         waiting = call.size
-        for one in self._queue:
+        for one in self.queue:
             if one.call_id == call.call_id:
                 return  # its one result is still to come
             if one.since is None:
@@ -155,7 +144,9 @@ class Registry:
             text = _LATE
         elif call.tool is None:
             text = f"this device has no tool {call.name!r}"
-        elif not self.room or waiting > max(_QUEUED_BYTES, call.size):  # one alone may be larger
+        elif len(self.queue) + len(self._results) >= self.queue_limit or waiting > max(
+            _QUEUED_BYTES, call.size
+        ):  # one alone may be larger
             text = "not run: too many calls are waiting"
         else:
             code = "INVALID"
@@ -163,19 +154,19 @@ class Registry:
         if text:
             self._end(call, _no(code, text))
         else:
-            self._queue.append(call)
+            self.queue.append(call)
 
     def close_epoch(self, closed):
         # The epoch gate (§6.2): what is not running never starts, what runs is cut.
         self._closed = max(self._closed, closed)
-        for call in list(self._queue):
+        for call in list(self.queue):
             if call.epoch <= self._closed:
                 self._interrupt(call)
 
     def step(self, now, down=False, waiting=False):
-        if tools.running or not self._queue:  # running: a tool that runs the loop itself
+        if tools.running or not self.queue:  # running: a tool that runs the loop itself
             return
-        call = self._queue[0]
+        call = self.queue[0]
         if call.result:  # there was no memory to end it
             call.close()
             self.uncertain = True
@@ -192,11 +183,11 @@ class Registry:
         if call.since is None:
             call.since = now
             if call.tool.asks(call.arguments):
-                self._confirm.ask(call.call_id, call.digest, call.epoch, now, made["timeoutMs"])
+                self.confirm.ask(call.call_id, call.digest, call.epoch, now, made["timeoutMs"])
                 call.asked = True
                 self._event("confirm_asked", call=call.call_id, name=call.name, arguments=call.arguments)
-        if self.asking:
-            outcome = self._confirm.poll(down, now)
+        if self.confirm.asking:
+            outcome = self.confirm.poll(down, now)
             if outcome != "confirmed":
                 if outcome:
                     text = "nobody confirmed it in time" if outcome == "expired" else "the user refused it"
@@ -213,7 +204,7 @@ class Registry:
         digest = digest_of(call.name, call.arguments)[0]
         result = None
         call.result = _FULL  # unless there is memory to do it, and to say more
-        if call.tool.asks(call.arguments) and not self._confirm.use(call.call_id, digest, call.epoch, now):
+        if call.tool.asks(call.arguments) and not self.confirm.use(call.call_id, digest, call.epoch, now):
             result = _no("REJECTED", "what was confirmed is not this call")
         elif call.tool.declaration["effect"] == "irreversible":
             try:
@@ -285,10 +276,10 @@ class Registry:
         self.journal.done(call.call_id, call.digest, call.name, call.epoch, result)
         result = answer(call.call_id, call.epoch, result)
         self._results.append(result)
-        if call in self._queue:
-            if call is self._queue[0]:
-                self._confirm.cancel()
-            self._queue.remove(call)
+        if call in self.queue:
+            if call is self.queue[0]:
+                self.confirm.cancel()
+            self.queue.remove(call)
         code = result.get("code")
         if call.asked:
             self._event("confirm", call=call.call_id, outcome=code, message=result.get("message"))
