@@ -53,11 +53,16 @@ class Port:
     def __init__(self) -> None:
         self.events: list[object] = []
         self.news = asyncio.Event()
+        self.stages: list[str] = []
         self.busy = False
         self.agent: LocalAgent
 
     def emit(self, event: object) -> None:
         self.events.append(event)
+        self.news.set()
+
+    def trace(self, name: str, **fields: object) -> None:
+        self.stages.append(name)
         self.news.set()
 
     async def drain(self) -> None:
@@ -104,6 +109,7 @@ class FakeEngines:
         self.rate = 8000
         self.rendered: list[str] = []
         self.fails = False
+        self.transcribed = threading.Event()  # something has been
         self.gate = None  # an event that the free recogniser waits for
         self.pronouncer = self
         self.free = self
@@ -122,8 +128,10 @@ class FakeEngines:
     def transcribe(self, samples: np.ndarray, draft: str = "") -> Transcription:
         if self.gate is not None:
             self.gate.wait(10)
+        heard = Transcription(self.text, self.against)
         self.drafts.append(draft)
-        return Transcription(self.text, self.against)
+        self.transcribed.set()
+        return heard
 
     def render(self, clause: str) -> np.ndarray:
         self.rendered.append(clause)
@@ -152,7 +160,7 @@ async def start(engines):
 
     async def start(*tools: Tool, input_: Format = MIC, output: Format = PCMU, **options: object) -> Port:
         port = Port()
-        options.setdefault("trace", lambda name, **fields: port.news.set())
+        options.setdefault("trace", port.trace)
         port.agent = LocalAgent(load=lambda: engines, **options)
         agents.append(port.agent)
         await port.agent.start(SessionInfo(tools, None, input_, output), port)
@@ -492,7 +500,9 @@ async def test_yes_that_goes_on_after_a_pause_is_none(start, engines):
     port = await asked(start, engines, LOCK)
     engines.hears("yes")
     say(port, ms=320, after=400)
-    await port.until(lambda: "yes" in engines.drafts)  # both have heard it
+    await port.until(lambda: port.stages.count("recognised") == 2)  # both have heard it
+    for _ in range(20):  # what would follow from that at once
+        await asyncio.sleep(0)
     engines.hears("lock the front door")
     say(port)
     await port.called()
@@ -504,8 +514,9 @@ async def test_yes_after_which_the_audio_stopped_waits_for_what_comes_after_it(s
     monkeypatch.setattr(local, "_AFTER_STALL_S", 60)
     port = await asked(start, engines, LOCK)
     engines.hears("yes")
+    engines.transcribed.clear()
     say(port, ms=320, after=0)
-    await port.until(lambda: len(port.of(TurnState)) == 2)  # it is thinking
+    assert await asyncio.to_thread(engines.transcribed.wait, 10)  # both have heard it
     engines.hears("lock the front door")
     say(port)
     await port.called()
