@@ -102,6 +102,9 @@ def judge(events: Sequence[Event]) -> Verdict:
         _keys(event["call"] for event in _of(events, "host", "agent.result")),
     )
     _effects(made, events, down, results)
+    sessions = len([event for event in _of(events, "device", "ready") if not event["resumed"]])
+    if sessions != 1:
+        made.problems.append(f"the device opened {sessions} sessions, instead of resuming the first")
     for source, name in (
         ("host", "fault"),
         ("host", "agent.error"),

@@ -129,6 +129,11 @@ def test_judge_sees_a_number_that_is_missing_and_one_that_was_two_messages(log):
     assert "was two messages" in str(judged([*log, again])[2])
 
 
+def test_judge_sees_a_session_that_was_not_resumed(log):
+    log[place(log, "device", "ready", resumed=True)]["resumed"] = False
+    assert "opened 2 sessions" in str(judged(log)[2])
+
+
 def test_judge_passes_over_no_fault(log):
     for source, name in (
         ("host", "fault"),
