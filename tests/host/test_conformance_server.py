@@ -95,13 +95,14 @@ async def test_connection_closes_and_cuts():
 
 async def test_link_splits_fragments_and_pings():
     async with meeting() as (connection, client, _):
-        connection.link.piece = 1
         connection.link.frame("text", b'{"v": "\xc3\xbc"}', (0, 8, 1))
         assert await receive(client) == {"v": "ü"}
         connection.link.fragment_around_ping(b'{"v": 2}', b"between")
         assert await receive(client) == {"v": 2}
         pong = await connection.frame(lambda frame: frame.kind == "pong", SOON_S, "pong")
         assert pong.data == b"between"
+        await connection.link.trickle(b'{"v": 3}', 0)
+        assert await receive(client) == {"v": 3}
 
 
 async def test_link_that_is_dead_sends_nothing():

@@ -81,9 +81,12 @@ class Command:
         self._process = None
 
     async def gone(self) -> str:
-        """Its exit code, in words."""
+        """Its exit code and its last line."""
         assert self._process is not None
-        return f"the command ended with code {await self._process.wait()}"
+        assert self._reader is not None
+        code = await self._process.wait()
+        await asyncio.wait([self._reader])
+        return f"the command ended with code {code}: {self.output[-1]}"
 
     async def _read(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None

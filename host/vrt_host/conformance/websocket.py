@@ -33,11 +33,11 @@ class WebSocketLink(asyncio.Protocol):
         self._protocol = ServerProtocol(max_size=2**24, logger=_quiet)
         self._parts: list[bytes] = []
         self._kind = ""
+        self._held: list[bytes] | None = None
+        """What waits for the end of a message that comes byte by byte."""
         self.ear: Ear = lambda kind, data: None
         self.target = ""
         """The path and query that the client asked for."""
-        self.piece = 0
-        """The most bytes of one write; 0: as many as there are."""
         self.dead = False
         """While true, nothing is sent any more, not even answers of the transport's own."""
 
@@ -86,14 +86,26 @@ class WebSocketLink(asyncio.Protocol):
         self.ping(payload)
         self._raw(Frame(Opcode.CONT, data[half:]))
 
+    async def trickle(self, data: bytes, seconds: float) -> None:
+        """A text message, byte by byte, each that much after the one before."""
+        self._held = []
+        for byte in Frame(Opcode.TEXT, data).serialize(mask=False, extensions=[]):
+            if not self._transport.is_closing():
+                self._transport.write(bytes((byte,)))
+            await asyncio.sleep(seconds)
+        held, self._held = self._held, None
+        for one in held:
+            self._write(one)
+
     def _raw(self, frame: Frame) -> None:
-        if not self.dead and self._protocol.state is OPEN and not self._transport.is_closing():
+        if self._protocol.state is OPEN:
             self._write(frame.serialize(mask=False, extensions=[]))
 
     def _write(self, data: bytes) -> None:
-        step = self.piece or len(data) or 1
-        for start in range(0, len(data), step):
-            self._transport.write(data[start : start + step])
+        if self._held is not None:
+            self._held.append(data)
+        elif not self.dead and not self._transport.is_closing():
+            self._transport.write(data)
 
     # --- what the transport calls
 
@@ -148,11 +160,9 @@ class WebSocketLink(asyncio.Protocol):
     def _send(self) -> None:
         """What the library wants to be sent: the handshakes, and answers to pings."""
         for data in self._protocol.data_to_send():
-            if self.dead or self._transport.is_closing():
-                continue
             if data:
                 self._write(data)
-            elif self._transport.can_write_eof():
+            elif not self.dead and not self._transport.is_closing():
                 self._transport.write_eof()
         if self._protocol.state is CLOSED and not self._transport.is_closing():
             self._transport.close()

@@ -11,6 +11,9 @@ from vrt_host.conformance.run import scenario
 from vrt_host.conformance.server import Connection, Session
 from vrt_host.conformance.websocket import WebSocketLink
 
+BYTE_S = 0.002
+"""Between bytes that come one by one."""
+
 
 def websocket(session: Session) -> tuple[Connection, WebSocketLink]:
     """The session's connection and its WebSocket; raises `NotTestable` for another kind of link."""
@@ -27,7 +30,7 @@ def _call(session: Session, call: str) -> bytes:
         "tool.call",
         callId=call,
         name=NOTHING,
-        arguments={"text": "ü\N{KEY}" * 40},
+        arguments={"text": "ü\N{KEY}" * 10},
         turnId=turn,
         epoch=session.epoch,
     )
@@ -47,12 +50,11 @@ async def frames_come_in_pieces(stage: Stage, sheet: Sheet) -> None:
             call = f"fragments-{number}"
             connection.text(_call(session, call), partial(link.frame, "text", sizes=sizes))
             await session.result(call, stage.s(ANSWER_S))
-    link.piece = 1
     with proves(sheet, "client.link.slow-bytes"):
-        for number in range(3):
-            connection.text(_call(session, f"bytes-{number}"))
-            await session.result(f"bytes-{number}", stage.s(ANSWER_S))
-    link.piece = 0
+        data = _call(session, "slow-bytes")
+        connection.text(data, lambda data: None)
+        await link.trickle(data, BYTE_S)
+        await session.result("slow-bytes", stage.s(ANSWER_S))
 
 
 @scenario(

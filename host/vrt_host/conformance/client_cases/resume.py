@@ -73,6 +73,8 @@ async def a_connection_is_lost_again_and_again(stage: Stage, sheet: Sheet) -> No
     session = await stage.session()
     session.turn()
     await stage.barrier(session)
+    session.acks = False
+    await stage.barrier(session)
     for _ in range(2):
         handled, said = session.last, session.seq
         connection, hello = await stage.cut(session)

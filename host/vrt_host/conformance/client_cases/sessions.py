@@ -17,7 +17,6 @@ AWAY_S = 2.0
     must("client.sessions.waits-for-ready", "§5.1", "nothing sequenced and no audio is sent before ready"),
     must("client.sessions.unknown-capability-ignored", "§3.3", "a capability in ready that the client does not know is ignored"),
     must("client.sessions.recoverable-error-waits", "§5.1", "an error before ready that is recoverable does not end the waiting"),
-    must("client.sessions.credential-in-hello", "§5.3", "the credential is in hello.auth"),
     may("client.sessions.second-ready-survived", "§5.1", "a second ready does no harm"),
 )  # fmt: skip
 async def a_session_is_opened_late(stage: Stage, sheet: Sheet) -> None:
@@ -34,10 +33,6 @@ async def a_session_is_opened_late(stage: Stage, sheet: Sheet) -> None:
     sheet.settle("client.sessions.opens", True)
     sheet.settle("client.sessions.recoverable-error-waits", True)
     sheet.settle("client.sessions.unknown-capability-ignored", True)
-    if "auth" in hello:
-        sheet.settle("client.sessions.credential-in-hello", True)
-    else:
-        sheet.not_testable("client.sessions.credential-in-hello", "it was given no credential")
     connection.say("ready", sessionId=session.id, **session.formats)
     await stage.barrier(session)
     sheet.settle("client.sessions.second-ready-survived", session.connection is connection)

@@ -101,7 +101,7 @@ async def the_server_is_away(stage: Stage, sheet: Sheet) -> None:
     sheet.settle("client.silence.no-storm", early <= STORM, f"{early} tries in the first {STORM_S:g} s")
     pauses = [after - before for before, after in pairwise(times)]
     told = ", ".join(f"{pause:.2f} s" for pause in pauses)
-    sheet.settle("client.silence.backs-off", pauses[-1] > 1.5 * pauses[0], f"pauses of {told}")
+    sheet.settle("client.silence.backs-off", pauses[-1] > 1.5 * min(pauses), f"pauses of {told}")
     session.resume(connection, hello)
     await stage.barrier(session)
     sheet.settle("client.silence.comes-back", True)

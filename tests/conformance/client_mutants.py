@@ -1,0 +1,524 @@
+"""Our firmware with one rule broken: framing, sessions, numbers, resumes, silence."""
+
+from types import SimpleNamespace
+
+from mutation import breaks, heard, rewrite, rewrite_text, wrap
+from vrt.links.ws import WebSocketLink
+from vrt.protocol import lifecycle, session, stream, wire
+from vrt.protocol.session import Session
+from vrt.protocol.stream import Streams
+from vrt.sound import Sound
+from vrt.tools.registry import Registry
+
+# --- framing
+
+
+@breaks("client.framing.integers", rare=True)
+def integers_with_a_fraction():
+    def change(message):
+        if "epoch" in message:
+            message["epoch"] = float(message["epoch"])
+        return message
+
+    rewrite(change)
+
+
+@breaks("client.framing.unique-members", rare=True)
+def a_member_twice():
+    rewrite_text(lambda text: b'{"x":0,"x":1,' + text[1:])
+
+
+@breaks("client.framing.valid-messages", "client.calls.null-output", rare=True)
+def nothing_for_null():
+    def change(message):
+        if message.get("output", "") is None:
+            del message["output"]
+        return message
+
+    rewrite(change)
+
+
+@breaks("client.framing.valid-messages", "client.sessions.tool-names", rare=True)
+def a_tool_twice():
+
+    wrap(Registry, "declare", lambda declare, self: declare(self) + declare(self)[:1])
+
+
+@breaks("client.framing.unknown-members-ignored", "client.sessions.every-ready-opens")
+def unknown_members_refused():
+
+    decode = session.decode
+
+    def strict(buf, n):
+        message = decode(buf, n)
+        for name in message:
+            if name in ("x", "later", "toString", ""):
+                raise wire.WireError("INVALID_FIELD", name, message["seq"])
+        return message
+
+    session.decode = strict
+
+
+@breaks("client.framing.text-as-said", rare=True)
+def texts_in_ascii():
+    def change(message):
+        if message["type"] == "text":
+            message["text"] = message["text"].encode("ascii", "ignore").decode()
+        return message
+
+    rewrite(change)
+
+
+# --- sessions
+
+
+@breaks("client.sessions.hello-first")
+def ping_before_hello():
+
+    def around(data_to_send, self, now):
+        if self.state == "waiting" and not self._greeted and not getattr(self, "pinged", False):
+            self.pinged = True
+            self._sending = "ping"
+            return b'{"v":1,"seq":0,"type":"ping"}'
+        return data_to_send(self, now)
+
+    wrap(Session, "data_to_send", around)
+
+    def opened(method, self, now):
+        self.pinged = False
+        return method(self, now)
+
+    wrap(Session, "opened", opened)
+
+
+@breaks("client.sessions.quiet-until-ready", "client.resume.waits-for-ready")
+def results_before_ready():
+
+    def around(data_to_send, self, now):
+        streams = self.streams
+        if self.state == "waiting" and self._greeted and streams.next < len(streams.kept):
+            self._sending = None
+            return streams.kept[streams.next]
+        return data_to_send(self, now)
+
+    wrap(Session, "data_to_send", around)
+
+    def opened(method, self, now):
+        self.streams.next = 0
+        return method(self, now)
+
+    wrap(Session, "opened", opened)
+
+
+@breaks(
+    "client.sessions.quiet-until-ready",
+    "client.sessions.waits-for-ready",
+    "client.audio.counted",  # the session's first frame is not frame 0
+    settings=("listen=open",),
+)
+def audio_before_ready():
+
+    def around(send, self, link, its, *rest):
+        if its.state == "waiting" and its._greeted:
+            its = SimpleNamespace(state="open", number=its.number)
+        send(self, link, its, *rest)
+
+    wrap(Sound, "send", around)
+
+
+@breaks("client.sessions.credential-not-in-url", rare=True)
+def token_in_url():
+
+    wrap(
+        WebSocketLink,
+        "__init__",
+        lambda init, self, url, *rest, **more: init(self, url + "?t=s3cret", *rest, **more),
+    )
+
+
+@breaks("client.sessions.registered-capabilities", rare=True)
+def unregistered_capability():
+    def change(message):
+        if message["type"] == "hello":
+            message["capabilities"] = ["faster-v1"]
+        return message
+
+    rewrite(change)
+
+
+@breaks(
+    "client.sessions.stays-away-when-unauthorized",
+    "client.sessions.unknown-refusal-stops",
+    slow=True,
+    rare=True,
+)
+def refusals_mean_nothing():
+
+    def lost(method, self, now, code):
+        if self.state == "failed":
+            self.again("retry", now)
+        else:
+            method(self, now, code)
+
+    wrap(Session, "lost", lost)
+
+
+@breaks(
+    "client.sessions.unknown-capability-ignored",
+    also=["client.sessions.", "client.resume.session-id"],
+    rare=True,
+)
+def unknown_capabilities_refused():
+    def ready(method, self, message, now):
+        return not message.get("capabilities") and method(self, message, now)
+
+    wrap(Session, "_ready", ready)
+
+
+@breaks("client.sessions.recoverable-error-waits", also=["client.sessions."], rare=True)
+def any_error_ends_the_waiting():
+    def change(message):
+        if message["type"] == "error" and "LATER" in message["code"]:
+            message["recoverable"] = False
+
+    heard(change)
+
+
+@breaks("client.sessions.opens", also=["client."], rare=True)
+def never_says_more_than_hello():
+    def around(data_to_send, self, now):
+        return data_to_send(self, now) if self.state == "waiting" else None
+
+    wrap(Session, "data_to_send", around)
+
+
+# --- numbers
+
+
+@breaks("client.seq.contiguous")
+def numbers_from_two():
+
+    def reset(method, self, handled, last):
+        method(self, handled, last or 1)
+
+    wrap(Streams, "reset", reset)
+
+
+@breaks("client.seq.contiguous", "client.resume.numbers-go-on", rare=True)
+def numbers_jump_after_a_resume():
+
+    def resume(method, self, up_to):
+        good = method(self, up_to)
+        if good and not self.kept:
+            self.last = self.acked = self.sent = self.last + 10
+        return good
+
+    wrap(Streams, "resume", resume)
+
+
+@breaks("client.seq.acks-what-came")
+def acks_ahead():
+    def change(message):
+        if message["type"] == "ack":
+            message["upTo"] += 1
+        return message
+
+    rewrite(change)
+
+
+@breaks("client.seq.acknowledges-in-250-ms", "client.seq.acknowledges-after-32")
+def acks_late():
+
+    stream._ACK_MS = 450
+    stream._ACK_MESSAGES = 1000
+
+
+@breaks("client.seq.acknowledges", also=["client.seq.", "client.failed.", "client.resume."], rare=True)
+def acks_never():
+    Streams.ack_due = lambda self, now: False
+
+
+@breaks("client.seq.duplicate-acknowledged", rare=True)
+def duplicates_not_acknowledged():
+
+    def take(method, self, seq, now):
+        owed, since = self.owed, self.since
+        fresh = method(self, seq, now)
+        if not fresh:
+            self.owed, self.since = owed, since
+        return fresh
+
+    wrap(Streams, "take", take)
+
+
+@breaks("client.seq.duplicate-not-handled", "client.resume.handled-once", "client.calls.one-result")
+def duplicates_handled():
+
+    def take(method, self, seq, now):
+        method(self, seq, now)
+        return True
+
+    wrap(Streams, "take", take)
+
+
+@breaks(
+    "client.seq.gap-survived",
+    "client.errors.wrong-version-not-acted-on",  # what is invalid leaves a gap, or none, as one reads the text
+    "client.errors.inherited-names-unknown",
+    "client.errors.other-direction-not-acted-on",
+    "client.errors.invalid-interrupted-not-acted-on",
+    "client.errors.too-large-survived",
+)
+def gaps_kill():
+
+    def take(method, self, seq, now):
+        assert seq <= self.handled + 1
+        return method(self, seq, now)
+
+    wrap(Streams, "take", take)
+
+
+@breaks("client.seq.last-seq-survived", slow=True, rare=True)
+def the_last_seq_kills():
+    def take(method, self, seq, now):
+        assert seq < 0xFFFFFFFF
+        return method(self, seq, now)
+
+    wrap(Streams, "take", take)
+
+
+@breaks("client.seq.ack-beyond-last", rare=True)
+def acks_taken_at_their_word():
+
+    def ack(self, up_to):
+        count = up_to - self.acked
+        if count > 0:
+            del self.kept[:count]
+            self.acked = up_to
+            self.next = max(self.next - count, 0)
+
+    Streams.ack = ack
+
+
+@breaks("client.seq.ack-before-work-is-done", rare=True)
+def acks_wait_for_the_tool():
+
+    def around(data_to_send, self, now):
+        if self.pending:
+            self.streams.since = now
+        return data_to_send(self, now)
+
+    wrap(Session, "data_to_send", around)
+
+
+# --- resumes
+
+
+@breaks("client.resume.from-last-handled", "client.resume.numbers-go-on")
+def resumes_from_the_beginning():
+    def change(message):
+        message.pop("resumeFrom", None)
+        return message
+
+    rewrite(change)
+
+
+@breaks("client.resume.no-context", rare=True)
+def context_in_every_hello():
+    def change(message):
+        if message["type"] == "hello":
+            message["context"] = {}
+        return message
+
+    rewrite(change)
+
+
+@breaks(
+    "client.resume.unacknowledged-resent",
+    "client.resume.in-order-before-new",
+    "client.resume.handled-once",  # not reached
+    "client.resume.running-call-survives",
+    "client.seq.ack-beyond-last",
+    rare=True,
+)
+def nothing_resent():
+
+    def resume(method, self, up_to):
+        good = method(self, up_to)
+        self.next = len(self.kept)
+        return good
+
+    wrap(Streams, "resume", resume)
+
+
+@breaks("client.resume.in-order-before-new", "client.seq.contiguous")
+def resent_backwards():
+
+    def resume(method, self, up_to):
+        good = method(self, up_to)
+        if len(self.kept) > 1:
+            self.kept.reverse()
+        return good
+
+    wrap(Streams, "resume", resume)
+
+
+@breaks("client.resume.same-messages", rare=True)
+def resent_with_a_mark():
+
+    def resume(method, self, up_to):
+        good = method(self, up_to)
+        self.kept = [b'{"again":true,' + data[1:] for data in self.kept]
+        return good
+
+    wrap(Streams, "resume", resume)
+
+
+@breaks("client.resume.nothing-known-resent", also=["client.resume.in-order-before-new"], rare=True)
+def everything_resent():
+    def resume(method, self, up_to):
+        kept, acked = list(self.kept), self.acked
+        good = method(self, up_to)
+        self.kept[:], self.acked = kept, acked
+        return good
+
+    wrap(Streams, "resume", resume)
+
+
+@breaks("client.resume.session-id-opaque", rare=True)
+def session_ids_trimmed():
+    def change(message):
+        if "sessionId" in message:
+            message["sessionId"] = message["sessionId"].strip()
+        return message
+
+    rewrite(change)
+
+
+@breaks(
+    "client.resume.reconnects",
+    "client.resume.error-decides",
+    "client.silence.comes-back",
+    also=[
+        "client.resume.",
+        "client.failed.",
+        "client.gate.",
+        "client.silence.",
+        "client.seq.",
+        "client.audio.",
+    ],
+    rare=True,
+)
+def a_lost_connection_is_a_lost_session():
+    def lost(method, self, now, code):
+        if self.state == "open":
+            self.end("LOST", "the connection is gone")
+        method(self, now, code)
+
+    wrap(Session, "lost", lost)
+
+
+@breaks("client.resume.error-decides", rare=True)
+def close_codes_end_the_session():
+
+    def lost(method, self, now, code):
+        if code == 4404 and self.state == "open":
+            self.end("RESUME_FAILED", "closed with 4404")
+        method(self, now, code)
+
+    wrap(Session, "lost", lost)
+
+
+@breaks("client.failed.beyond-last-sent", "client.failed.beyond-replays-nothing")
+def any_resumed_from_is_fine():
+
+    def resume(method, self, up_to):
+        return method(self, min(up_to, self.sent))
+
+    wrap(Streams, "resume", resume)
+
+
+@breaks("client.failed.discarded-is-needed", rare=True)
+def what_is_left_is_resent():
+    wrap(Streams, "resume", lambda method, self, up_to: method(self, max(up_to, self.acked)))
+
+
+@breaks("client.failed.in-session-is-over", also=["client.failed.in-session-replays-nothing"], rare=True)
+def an_open_session_never_fails():
+    def receive(method, self, buf, n, now):
+        if self.state == "open":
+            data = bytes(buf[:n]).replace(b"RESUME_FAILED", b"AGENT_ERROR")
+            buf, n = bytearray(data), len(data)
+        method(self, buf, n, now)
+
+    wrap(Session, "receive_text", receive)
+
+
+@breaks(
+    "client.failed.refused-is-over", "client.failed.in-session-is-over", also=["client.failed."], rare=True
+)
+def asks_again_and_again():
+    def change(message):
+        if message.get("code") == "RESUME_FAILED":
+            message.update(code="AGENT_ERROR", recoverable=True)
+
+    heard(change)
+
+
+@breaks(
+    "client.failed.refused-replays-nothing",
+    "client.failed.beyond-replays-nothing",
+    "client.failed.in-session-replays-nothing",
+    "client.seq.contiguous",
+    "client.calls.result-names-call",
+)
+def old_messages_into_a_new_session():
+
+    def reset(method, self, handled, last):
+        kept = getattr(self, "kept", None)
+        if not kept:
+            return method(self, handled, last)
+        old, acked, top = list(kept), self.acked, self.last
+        method(self, handled, last)
+        self.kept.extend(old)
+        self.acked, self.sent, self.last = acked, acked, top
+        return None
+
+    wrap(Streams, "reset", reset)
+
+
+# --- silence
+
+
+@breaks("client.silence.no-storm", also=["client.silence.backs-off"])
+def storms():
+
+    lifecycle._HALF_MS = lifecycle._CAP_MS = 2
+
+
+@breaks("client.silence.backs-off", rare=True)
+def pauses_do_not_grow():
+    lifecycle._HALF_MS = lifecycle._CAP_MS = 150
+
+    def again(method, self, inp, now):
+        self.random = lambda n: n - 1
+        method(self, inp, now)
+
+    wrap(lifecycle.Lifecycle, "again", again)
+
+
+@breaks("client.silence.pings", "client.silence.ping-interval", rare=True)
+def never_pings():
+
+    def around(data_to_send, self, now):
+        if not self.ping:
+            self.said = now
+        return data_to_send(self, now)
+
+    wrap(Session, "data_to_send", around)
+
+
+@breaks("client.silence.dead-connection-left", "client.silence.dead-session-resumed")
+def never_gives_up():
+
+    Session.tick = lambda self, now, last_rx: False
