@@ -107,6 +107,9 @@ class Runner:
             limits=limits,
             on_state=self._on_state,
         )
+        if tools.beyond_limits:  # sent behind `ready`
+            text = f"{len(tools.beyond_limits)} tools are declined, the first: {tools.beyond_limits[0]}"
+            self.session.error("TOOLS_DECLINED", text)
         self.carrier: Carrier | None = None
         self._agent = agent
         self._info = SessionInfo(tools.tools, message.get("context"), input_.client, output.client)

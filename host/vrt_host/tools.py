@@ -52,6 +52,10 @@ class ArgumentsError(ValueError):
     """Arguments that a tool does not take; the text is for the model and carries the schema."""
 
 
+class _TooMuchError(ValueError):
+    """A declaration beyond a limit of this host's (§11)."""
+
+
 class DeclaredTools:
     """The tools of one session: what may be called and with what."""
 
@@ -59,15 +63,19 @@ class DeclaredTools:
         """Take over the `tools` of a `hello` that its schema has passed; what cannot be used is declined alone."""
         self.declined: list[str] = []
         """One line for each tool that will never be called, for the log."""
+        self.beyond_limits: list[str] = []
+        """Those of them that are declined because of a limit: the client is told as well (§11)."""
         self._tools: dict[str, tuple[Tool, Draft202012Validator]] = {}
         self._values = 0
         for count, declaration in enumerate(declarations):
             try:
                 if count >= MAX_TOOLS:
-                    raise ValueError(f"only {MAX_TOOLS} tools are taken")  # noqa: TRY301
+                    raise _TooMuchError(f"only {MAX_TOOLS} tools are taken")
                 self._add(declaration)
             except (ValueError, RecursionError) as error:
                 self.declined.append(f"{declaration['name'][:64]!r}: {str(error)[:200]}")
+                if isinstance(error, _TooMuchError):
+                    self.beyond_limits.append(self.declined[-1])
 
     @property
     def tools(self) -> list[Tool]:
@@ -103,7 +111,7 @@ class DeclaredTools:
         parameters = declaration.get("parameters")
         values = _values(parameters)
         if values > MAX_SCHEMA or self._values + values > MAX_SCHEMAS:
-            raise ValueError(
+            raise _TooMuchError(
                 f"its parameters hold {values} values; {MAX_SCHEMA} are taken for a tool, {MAX_SCHEMAS} for all"
             )
         self._values += values

@@ -747,6 +747,11 @@ async def test_start_warns_of_phrases_that_are_not_used(start, caplog):
     assert "tool 'robot': 'go (now' cannot be used" in caplog.text
 
 
+async def test_start_warns_of_twenty_phrases_at_most(start, caplog):
+    await start(Tool("robot", phrases=[f"go (x{number}" for number in range(25)]))
+    assert caplog.text.count("cannot be used") == 20
+
+
 async def test_start_warns_when_nothing_can_be_said(start, caplog):
     await start(LOCK)
     assert "no tool that can be spoken of" not in caplog.text

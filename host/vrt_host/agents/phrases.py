@@ -168,6 +168,8 @@ class _Builder:
         else:
             self.warn('"words" is an object of objects; it is ignored')
         texts = {key: self._text(key, item.get(key), {*slots, *fixed}) for key in ("reply", "ask", "while")}
+        if len(templates) > MAX_TEMPLATES:
+            self.warn(f'only the first {MAX_TEMPLATES} of {len(templates)} sentences of a "say" are used')
         for template in templates[:MAX_TEMPLATES]:
             phrase = self._phrase(template, slots, fixed, texts)
             if phrase is not None:

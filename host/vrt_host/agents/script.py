@@ -350,7 +350,10 @@ class _Reader(Checked):
         try:
             with wave.open(str(path), "rb") as file:
                 channels, width, rate = file.getnchannels(), file.getsampwidth(), file.getframerate()
-                raw = file.readframes(rate * MAX_SOUND_MS // 1000)
+                longest = rate * MAX_SOUND_MS // 1000
+                if file.getnframes() > longest:
+                    raise BadFile(where, f"{path} is longer than {MAX_SOUND_MS // 60_000} minutes; cut it")
+                raw = file.readframes(longest)
         except (OSError, EOFError, ValueError, wave.Error) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             shown = str(path)[:200].encode("unicode_escape").decode()

@@ -1,0 +1,129 @@
+"""Which test exceeds which limit of docs/limits.md: the place in the code -> `file::test`, below `tests/`."""
+
+_SERVER = "host/test_server.py::test_"
+_LIMITS = "host/test_limits.py::test_"
+_TURNS = "host/test_turns.py::test_"
+_WEBSOCKET = "host/test_websocket.py::test_"
+_DEVICE = "firmware/test_"
+
+PROOFS = {
+    # The host: messages and sessions
+    "session.Limits.message_bytes": _LIMITS + "what_is_too_much_is_told_and_the_session_goes_on",
+    "session.Limits.audio_bytes": _LIMITS + "what_is_too_much_is_told_and_the_session_goes_on",
+    "server.READ_ON": _SERVER + "frame_beyond_what_is_read_closes_with_1009_and_twice_ends_the_session",
+    "links.websocket.MAX_FRAGMENTS": _SERVER + "message_in_too_many_fragments_closes_with_1009",
+    "protocol.wire.MAX_DEPTH": _LIMITS + "what_is_too_much_is_told_and_the_session_goes_on",
+    "schema/common.json id/maxLength": _LIMITS + "what_is_too_much_is_told_and_the_session_goes_on",
+    "schema/common.json capability/maxLength": _LIMITS
+    + "hello_that_lists_too_much_is_refused_and_another_may_follow",
+    "protocol.wire.MAX_LISTED": _LIMITS + "hello_that_lists_too_much_is_refused_and_another_may_follow",
+    "tools.MAX_TOOLS": _LIMITS + "tools_beyond_a_limit_are_told_and_never_called",
+    "tools.MAX_SCHEMA": _LIMITS + "tools_beyond_a_limit_are_told_and_never_called",
+    "tools.MAX_SCHEMAS": _LIMITS + "tools_beyond_a_limit_are_told_and_never_called",
+    "session.Limits.hello_s": _SERVER + "link_without_hello_is_closed",
+    "session.Limits.early_messages": _LIMITS + "too_much_before_ready_is_an_overflow",
+    "session.Limits.early_bytes": _LIMITS + "too_much_before_ready_is_an_overflow",
+    "config.ServerConfig.start_timeout": _SERVER + "agent_that_takes_too_long_to_start_is_start_failed",
+    "config.ServerConfig.max_sessions": _SERVER + "sessions_beyond_the_limit_are_start_failed",
+    "config.ServerConfig.max_links": _SERVER + "links_beyond_the_limit_are_refused",
+    "session.Limits.heartbeat_s": _SERVER + "silent_link_is_closed_and_its_session_parked",
+    "session.Limits.resume_window_s": _SERVER + "session_ends_when_the_resume_window_does",
+    "session.Limits.ack_s": _LIMITS + "acknowledgement_comes_after_so_many_messages_or_so_long",
+    "session.Limits.ack_every": _LIMITS + "acknowledgement_comes_after_so_many_messages_or_so_long",
+    "session.Limits.kept_messages": _LIMITS + "resume_that_needs_what_is_gone_fails_and_closes_the_session",
+    "session.Limits.kept_bytes": _LIMITS + "resume_that_needs_what_is_gone_fails_and_closes_the_session",
+    "session.Limits.waiting_bytes": _SERVER + "peer_that_never_reads_is_closed_and_its_session_waits",
+    "protocol.wire.U32_MAX": "host/test_session.py::test_send_closes_the_session_when_the_numbers_are_used_up",
+    "config.ServerConfig.stop_timeout": _SERVER + "stop_does_not_wait_for_an_agent_that_hangs",
+    "protocol.wire.SHOWN": "host/test_wire.py::test_error_text_is_bounded",
+    "server.FAULTS_LOGGED": _SERVER + "peer_cannot_fill_the_log_with_its_faults",
+    # The host: links and tokens
+    "server.HANDSHAKE_S": _LIMITS + "stranger_who_does_not_shake_hands_is_cut_off",
+    "links.websocket.CLOSE_TIMEOUT_S": _WEBSOCKET + "peer_that_closes_and_stays_is_cut_off",
+    "links.websocket.WRITE_LIMIT": _SERVER + "peer_that_never_reads_is_closed_and_its_session_waits",
+    "links.websocket.PING_AFTER_S": _WEBSOCKET + "audio_is_held_while_an_older_ping_is_unanswered",
+    "links.websocket.MAX_PINGS_UNREAD": _WEBSOCKET + "peer_that_asks_without_reading_is_cut_off",
+    "auth._MAX_TOKEN": _LIMITS + "token_that_is_too_long_is_refused",
+    "auth._MAX_FILE": _LIMITS + "tokens_file_that_is_too_large_is_refused",
+    "server.TOKENS_EVERY_S": _SERVER + "revoked_token_ends_its_session",
+    # The host: turns, calls, audio
+    "config.TurnLimits.buffer_ms": _TURNS + "audio_is_announced_cut_and_paced",
+    "config.TurnLimits.queued_calls": _LIMITS + "calls_beyond_what_a_device_takes_wait_for_a_result",
+    "tools.DEFAULT_TIMEOUT_MS": _LIMITS + "call_without_a_declared_time_has_the_default",
+    "tools.MAX_TIMEOUT_MS": _LIMITS + "tool_that_is_declined_for_another_reason_is_told_to_nobody",
+    "config.TurnLimits.call_margin": "host/test_calls.py::test_call_without_a_result_times_out_and_closes_its_epoch",
+    "tools.MAX_ARGUMENTS": _LIMITS + "arguments_that_are_too_long_are_refused_and_not_sent",
+    "tools._SHOWN": _LIMITS + "arguments_that_are_too_long_are_refused_and_not_sent",
+    "outlet.MAX_TEXT": _LIMITS + "long_text_goes_in_several_messages_and_a_long_transcript_is_cut",
+    "config.TurnLimits.per_turn": _LIMITS + "agent_that_goes_too_far_is_told_of",
+    "config.TurnLimits.agent_audio_s": _LIMITS + "agent_that_goes_too_far_is_told_of",
+    "config.TurnLimits.drain_s": "host/test_runner.py::test_agent_that_drains_is_never_far_ahead_and_is_let_go_at_the_end",
+    "config.TurnLimits.agent_silence": _LIMITS + "agent_that_goes_too_far_is_told_of",
+    "config.TurnLimits.events": _LIMITS + "agent_that_goes_too_far_is_told_of",
+    "config.TurnLimits.playback_wait": _TURNS + "interruption_takes_the_clock_when_playback_does_not_come",
+    "config.TurnLimits.held": _TURNS + "client_that_floods_a_waiting_interruption_ends_the_wait",
+    "protocol.opus.MAX_S": "host/test_opus.py::test_broken_packet_is_silence_of_its_length_and_counted",
+    # The host: scripts and the offline agent
+    "agents.script_json.MAX_FILE": _LIMITS + "script_that_is_too_large_is_refused",
+    "agents.script.MAX_SOUND_MS": _LIMITS + "recording_that_is_too_long_is_refused",
+    "agents.phrases.MAX_PHRASES": "host/test_intents.py::test_intents_warn_of_a_bad_phrase_and_go_on",
+    "agents.phrases.MAX_TEMPLATES": _LIMITS + "sentences_beyond_the_limit_are_warned_of",
+    "agents.templates.MAX_LENGTH": "host/test_intents.py::test_template_says_what_is_wrong",
+    "agents.templates._MAX_DEPTH": "host/test_intents.py::test_template_says_what_is_wrong",
+    "agents.local._MAX_WARNINGS": "host/test_local.py::test_start_warns_of_twenty_phrases_at_most",
+    "speech.listener.LONGEST_MS": "host/test_vad.py::test_listener_caps_an_utterance_and_then_waits_for_silence",
+    "agents.local._MAX_TEXT": "host/test_local.py::test_text_that_is_not_understood_is_answered_by_what_can_be",
+    "agents.local._QUEUED_FRAMES": "host/test_local.py::test_audio_that_is_not_worked_off_is_bounded",
+    # The device: messages and sessions
+    "config.json message_bytes": _DEVICE + "websocket.py::test_client_throws_away_what_does_not_fit",
+    "links/frames.py": _DEVICE + "websocket.py::test_client_fails_at_a_message_beyond_reason",
+    "app.py _MESSAGE_BYTES": _DEVICE + "session.py::test_client_answers_a_result_too_large_as_failed",
+    "protocol/session.py _LEAST_BYTES": _DEVICE + "session.py::test_client_ignores_limits_it_cannot_use",
+    "protocol/session.py": _DEVICE
+    + "session.py::test_client_ends_when_the_server_refuses_the_same_message_as_too_large_twice",
+    "protocol/grammar.py _MAX_DEPTH": _DEVICE + "grammar.py::test_depth",
+    "protocol/session.py _SLOTS": _DEVICE + "app.py::test_device_closes_when_nothing_is_acknowledged",
+    "protocol/session.py _SPARE": _DEVICE
+    + "session.py::test_client_refuses_text_and_context_before_the_slots_of_calls_are_touched",
+    "protocol/stream.py _ACK_MS": _DEVICE + "stream.py::test_incoming_acknowledges_in_time_for_250_ms",
+    "protocol/stream.py _ACK_MESSAGES": _DEVICE + "stream.py::test_incoming_acknowledges_after_32_messages",
+    "config.json ping_ms": _DEVICE
+    + "lifecycle.py::test_open_is_dead_after_two_and_a_half_ping_intervals_of_silence",
+    "protocol/lifecycle.py _CAP_MS": _DEVICE
+    + "lifecycle.py::test_never_gives_up_and_keeps_time_across_the_wrap",
+    "links/ws.py _CONNECT_MS": _DEVICE + "ws.py::test_link_gives_up_connecting",
+    "links/ws.py _STALL_MS": _DEVICE + "ws.py::test_link_gives_up_a_peer_that_takes_nothing",
+    "links/ws.py _CLOSE_MS": _DEVICE + "ws.py::test_link_does_not_wait_for_ever_to_close",
+    "links/upgrade.py _HEAD_MAX": _DEVICE + "upgrade.py::test_an_answer_that_is_too_long_is_told",
+    "app.py _EVENTS": _DEVICE + "app.py::test_a_flood_of_messages_does_not_hold_the_loop",
+    "app.py _FULL_MOST": _DEVICE + "memory.py::test_a_heap_that_stays_full_ends_the_device",
+    "conversation.py _STUCK_MS": _DEVICE + "app.py::test_device_gives_up_a_turn_that_shows_no_sign_of_life",
+    "log.py _FAULTS": _DEVICE + "log.py::test_a_flood_of_faults_is_counted",
+    # The device: tools
+    "tools/registry.py _QUEUED_CALLS": _DEVICE + "registry.py::test_queue_is_bounded",
+    "tools/registry.py _QUEUED_BYTES": _DEVICE + "registry.py::test_queued_arguments_are_bounded",
+    "tools/arguments.py _VALUE_DEPTH": _DEVICE + "arguments.py::test_canonical_depth_is_bounded",
+    "tools/call.py _OUTPUT_BYTES": _DEVICE
+    + "registry.py::test_output_that_is_not_json_or_too_large_says_that_it_ran",
+    "tools/registry.py _TEXT": _DEVICE + "arguments.py::test_message_is_bounded",
+    "tools/declaration.py _SCHEMA_DEPTH": _DEVICE + "arguments.py::test_schema_depth_is_bounded",
+    "tools/declaration.py _TIMEOUT_MAX_MS": _DEVICE
+    + "declaration.py::test_wrong_members_are_refused_and_say_what_to_do",
+    "tools/declaration.py _CONFIRM_MIN_MS": _DEVICE
+    + "declaration.py::test_timeout_leaves_time_for_a_confirmation",
+    "tools/confirm.py _WINDOW_MS": _DEVICE + "registry.py::test_unanswered_confirmation_rejects_after_15_s",
+    "tools/journal.py _CALLS": _DEVICE + "journal.py::test_file_and_memory_are_bounded",
+    "tools/journal.py _KEPT_BYTES": _DEVICE + "journal.py::test_file_and_memory_are_bounded",
+    "tools/journal.py _FILE_BYTES": _DEVICE + "journal.py::test_file_and_memory_are_bounded",
+    "tools/journal.py _ARGUMENTS": _LIMITS + "device_keeps_short_arguments_alone_for_its_report",
+    # The device: sound and button
+    "config.json buffer_ms": _TURNS + "audio_is_announced_cut_and_paced",
+    "sound.py _SPARE_MS": _DEVICE + "sound.py::test_the_ring_holds_what_was_announced_and_200_ms",
+    "audio/formats.py _LARGEST": _DEVICE + "speaker.py::test_speaker_refuses_formats_it_cannot_play",
+    "config.py _PCM16_MS": _DEVICE + "config.py::test_much_pcm16_does_not_fit",
+    "audio/speaker.py _ITEMS": _DEVICE + "speaker.py::test_speaker_refuses_more_items_than_it_can_tell_apart",
+    "audio/mic.py slots": _DEVICE
+    + "mic.py::test_mic_keeps_frames_for_a_link_that_is_busy_and_drops_the_oldest",
+    "audio/speaker.py _STALL_MS": _DEVICE + "speaker.py::test_speaker_reopens_an_i2s_that_is_stuck",
+    "ui.py _OPEN_MS": _DEVICE + "ui.py::test_tap_to_talk_does_not_last_for_ever",
+}
