@@ -45,6 +45,7 @@ def pronouncer():
         ("Turn on the light!", "turn on the light"),
         ("Set it to 21.", "set it to twenty one"),
         ("It's 50% — don't", "it is fifty percent do not"),
+        ("Thirty per cent, one cent per supercentre", "thirty percent one cent per supercentre"),
         ("twenty-five zone_1 10-minute -5", "twenty five zone one ten minute minus five"),
         ("21.5 °", "twenty one point five degrees"),
         ("1,000 and 12345678901", "one thousand and one two three four five six seven eight nine zero one"),

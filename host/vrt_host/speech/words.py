@@ -98,6 +98,8 @@ def normalise(text: str) -> list[str]:
     for token in _WORD.findall(plain):
         if token[-1].isdigit():
             words += _digits(token).split()
+        elif token == "cent" and words[-1:] == ["per"]:
+            words[-1] = "percent"
         else:
             words += _CONTRACTIONS.get(token, token).split()
     return words
