@@ -8,6 +8,7 @@ import subprocess
 import textwrap
 
 import numpy as np
+import pytest
 from vrt_host.sim import wav
 
 SENTENCE = {"audio": {"voicedMs": 300, "silenceMs": 300}}
@@ -168,12 +169,22 @@ def test_sim_runs_a_users_own_tool(serve, vrt, voice, tmp_path):
     ]
 
 
-def test_sim_ends_in_one_line_when_the_tools_cannot_be_declared(serve, vrt, voice, tmp_path):
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ('effect="sometimes"', "tool f has effect 'sometimes'"),
+        (
+            'confirm="voice"',
+            "tool f has confirm='voice', which the configuration forbids; --set voice_confirm=true",
+        ),
+    ],
+)
+def test_sim_ends_in_one_line_when_the_tools_cannot_be_declared(vrt, tmp_path, wrong, says):
     tools = tmp_path / "bad.py"
-    tools.write_text('from vrt.tools import tool\n\n@tool("x", effect="sometimes")\ndef f():\n    pass\n')
-    code, _, errors = vrt("sim", "--url", serve(UNLOCK), "--wav", str(voice), "--tools", str(tools))
+    tools.write_text(f'from vrt.tools import tool\n\n@tool("x", {wrong})\ndef f():\n    pass\n')
+    code, _, errors = vrt("sim", "--url", "ws://127.0.0.1:1/", "--tools", str(tools))
     assert code == 2
-    assert errors.startswith("vrt sim: the board cannot use what it was given: tool f has effect 'sometimes'")
+    assert errors.startswith(f"vrt sim: the board cannot use what it was given: {says}")
     assert errors.count("\n") == 1
 
 

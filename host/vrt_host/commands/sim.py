@@ -377,7 +377,9 @@ class _Run:
         told = {event["event"]: event for event in self.recorder.events if event["source"] == "device"}
         if "error" in told:  # it comes with the end of the connection, before or after it
             if told["error"]["code"] == "CONFIG":
-                raise UsageError(f"the board cannot use what it was given: {told['error']['message']}")
+                wrong = told["error"]["message"]
+                mend = "; --set voice_confirm=true allows it" if "confirm='voice'" in wrong else ""
+                raise UsageError(f"the board cannot use what it was given: {wrong}{mend}")
             return f"the board gave up: {told['error']['code']}, {told['error'].get('message', '')}"
         if "lost" in told:
             reason = told["lost"]["reason"] or told["lost"]["code"]
