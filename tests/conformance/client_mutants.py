@@ -13,7 +13,7 @@ from vrt.tools.registry import Registry
 # --- framing
 
 
-@breaks("client.framing.integers", rare=True)
+@breaks("client.framing.plain-integers", rare=True)
 def integers_with_a_fraction():
     def change(message):
         if "epoch" in message:
@@ -23,12 +23,12 @@ def integers_with_a_fraction():
     rewrite(change)
 
 
-@breaks("client.framing.unique-members", rare=True)
+@breaks("client.framing.no-double-members", rare=True)
 def a_member_twice():
     rewrite_text(lambda text: b'{"x":0,"x":1,' + text[1:])
 
 
-@breaks("client.framing.valid-messages", "client.calls.null-output", rare=True)
+@breaks("client.framing.schema", "client.tools.null-output", rare=True)
 def nothing_for_null():
     def change(message):
         if message.get("output", "") is None:
@@ -38,7 +38,7 @@ def nothing_for_null():
     rewrite(change)
 
 
-@breaks("client.framing.valid-messages", "client.sessions.tool-names", rare=True)
+@breaks("client.framing.schema", "client.sessions.tool-names-unique", rare=True)
 def a_tool_twice():
 
     wrap(Registry, "declare", lambda declare, self: declare(self) + declare(self)[:1])
@@ -113,7 +113,7 @@ def results_before_ready():
 @breaks(
     "client.sessions.quiet-until-ready",
     "client.sessions.waits-for-ready",
-    "client.audio.counted",  # the session's first frame is not frame 0
+    "client.audio.seq",  # the session's first frame is not frame 0
     settings=("listen=open",),
 )
 def audio_before_ready():
@@ -148,7 +148,7 @@ def unregistered_capability():
 
 @breaks(
     "client.sessions.stays-away-when-unauthorized",
-    "client.sessions.unknown-refusal-stops",
+    "client.sessions.stops-when-refused",
     slow=True,
     rare=True,
 )
@@ -175,7 +175,12 @@ def unknown_capabilities_refused():
     wrap(Session, "_ready", ready)
 
 
-@breaks("client.sessions.recoverable-error-waits", also=["client.sessions."], rare=True)
+@breaks(
+    "client.sessions.recoverable-error-waits",
+    "client.sessions.opens",
+    also=["client.sessions."],
+    rare=True,
+)
 def any_error_ends_the_waiting():
     def change(message):
         if message["type"] == "error" and "LATER" in message["code"]:
@@ -184,18 +189,10 @@ def any_error_ends_the_waiting():
     heard(change)
 
 
-@breaks("client.sessions.opens", also=["client."], rare=True)
-def never_says_more_than_hello():
-    def around(data_to_send, self, now):
-        return data_to_send(self, now) if self.state == "waiting" else None
-
-    wrap(Session, "data_to_send", around)
-
-
 # --- numbers
 
 
-@breaks("client.seq.contiguous")
+@breaks("client.reliability.seq-contiguous")
 def numbers_from_two():
 
     def reset(method, self, handled, last):
@@ -204,7 +201,7 @@ def numbers_from_two():
     wrap(Streams, "reset", reset)
 
 
-@breaks("client.seq.contiguous", "client.resume.numbers-go-on", rare=True)
+@breaks("client.reliability.seq-contiguous", "client.resume.seq-continues", rare=True)
 def numbers_jump_after_a_resume():
 
     def resume(method, self, up_to):
@@ -216,7 +213,7 @@ def numbers_jump_after_a_resume():
     wrap(Streams, "resume", resume)
 
 
-@breaks("client.seq.acks-what-came")
+@breaks("client.reliability.ack-not-ahead")
 def acks_ahead():
     def change(message):
         if message["type"] == "ack":
@@ -226,19 +223,23 @@ def acks_ahead():
     rewrite(change)
 
 
-@breaks("client.seq.acknowledges-in-250-ms", "client.seq.acknowledges-after-32")
+@breaks("client.reliability.acknowledges-in-250-ms", "client.reliability.acknowledges-after-32")
 def acks_late():
 
     stream._ACK_MS = 450
     stream._ACK_MESSAGES = 1000
 
 
-@breaks("client.seq.acknowledges", also=["client.seq.", "client.failed.", "client.resume."], rare=True)
+@breaks(
+    "client.reliability.acknowledges",
+    also=["client.reliability.", "client.resume."],
+    rare=True,
+)
 def acks_never():
     Streams.ack_due = lambda self, now: False
 
 
-@breaks("client.seq.duplicate-acknowledged", rare=True)
+@breaks("client.reliability.duplicate-acknowledged", rare=True)
 def duplicates_not_acknowledged():
 
     def take(method, self, seq, now):
@@ -251,7 +252,7 @@ def duplicates_not_acknowledged():
     wrap(Streams, "take", take)
 
 
-@breaks("client.seq.duplicate-not-handled", "client.resume.handled-once", "client.calls.one-result")
+@breaks("client.reliability.duplicate-not-handled", "client.resume.handled-once", "client.tools.one-result")
 def duplicates_handled():
 
     def take(method, self, seq, now):
@@ -262,11 +263,11 @@ def duplicates_handled():
 
 
 @breaks(
-    "client.seq.gap-survived",
-    "client.errors.wrong-version-not-acted-on",  # what is invalid leaves a gap, or none, as one reads the text
-    "client.errors.inherited-names-unknown",
-    "client.errors.other-direction-not-acted-on",
-    "client.errors.invalid-interrupted-not-acted-on",
+    "client.reliability.gap-survived",
+    "client.errors.unsupported-version",  # what is invalid leaves a gap, or none, as one reads the text
+    "client.errors.inherited-names",
+    "client.errors.type-of-other-direction",
+    "client.errors.invalid-interrupted",
     "client.errors.too-large-survived",
 )
 def gaps_kill():
@@ -278,7 +279,7 @@ def gaps_kill():
     wrap(Streams, "take", take)
 
 
-@breaks("client.seq.last-seq-survived", slow=True, rare=True)
+@breaks("client.reliability.last-seq-survived", slow=True, rare=True)
 def the_last_seq_kills():
     def take(method, self, seq, now):
         assert seq < 0xFFFFFFFF
@@ -287,7 +288,7 @@ def the_last_seq_kills():
     wrap(Streams, "take", take)
 
 
-@breaks("client.seq.ack-beyond-last", rare=True)
+@breaks("client.reliability.ack-beyond-last", rare=True)
 def acks_taken_at_their_word():
 
     def ack(self, up_to):
@@ -300,7 +301,7 @@ def acks_taken_at_their_word():
     Streams.ack = ack
 
 
-@breaks("client.seq.ack-before-work-is-done", rare=True)
+@breaks("client.reliability.ack-before-work-is-done", rare=True)
 def acks_wait_for_the_tool():
 
     def around(data_to_send, self, now):
@@ -314,7 +315,7 @@ def acks_wait_for_the_tool():
 # --- resumes
 
 
-@breaks("client.resume.from-last-handled", "client.resume.numbers-go-on")
+@breaks("client.resume.resume-from-last", "client.resume.seq-continues")
 def resumes_from_the_beginning():
     def change(message):
         message.pop("resumeFrom", None)
@@ -323,7 +324,7 @@ def resumes_from_the_beginning():
     rewrite(change)
 
 
-@breaks("client.resume.no-context", rare=True)
+@breaks("client.resume.no-context-in-hello", rare=True)
 def context_in_every_hello():
     def change(message):
         if message["type"] == "hello":
@@ -335,10 +336,10 @@ def context_in_every_hello():
 
 @breaks(
     "client.resume.unacknowledged-resent",
-    "client.resume.in-order-before-new",
+    "client.resume.resends-in-order",
     "client.resume.handled-once",  # not reached
-    "client.resume.running-call-survives",
-    "client.seq.ack-beyond-last",
+    "client.resume.pending-call-carried-over",
+    "client.reliability.ack-beyond-last",
     rare=True,
 )
 def nothing_resent():
@@ -351,7 +352,7 @@ def nothing_resent():
     wrap(Streams, "resume", resume)
 
 
-@breaks("client.resume.in-order-before-new", "client.seq.contiguous")
+@breaks("client.resume.resends-in-order", "client.reliability.seq-contiguous")
 def resent_backwards():
 
     def resume(method, self, up_to):
@@ -363,7 +364,7 @@ def resent_backwards():
     wrap(Streams, "resume", resume)
 
 
-@breaks("client.resume.same-messages", rare=True)
+@breaks("client.resume.resent-unchanged", rare=True)
 def resent_with_a_mark():
 
     def resume(method, self, up_to):
@@ -374,7 +375,7 @@ def resent_with_a_mark():
     wrap(Streams, "resume", resume)
 
 
-@breaks("client.resume.nothing-known-resent", also=["client.resume.in-order-before-new"], rare=True)
+@breaks("client.resume.nothing-known-resent", also=["client.resume.resends-in-order"], rare=True)
 def everything_resent():
     def resume(method, self, up_to):
         kept, acked = list(self.kept), self.acked
@@ -398,13 +399,13 @@ def session_ids_trimmed():
 @breaks(
     "client.resume.reconnects",
     "client.resume.error-decides",
-    "client.silence.comes-back",
+    "client.resume.comes-back",
     also=[
         "client.resume.",
-        "client.failed.",
+        "client.resume.",
         "client.gate.",
-        "client.silence.",
-        "client.seq.",
+        "client.resume.",
+        "client.reliability.",
         "client.audio.",
     ],
     rare=True,
@@ -429,7 +430,7 @@ def close_codes_end_the_session():
     wrap(Session, "lost", lost)
 
 
-@breaks("client.failed.beyond-last-sent", "client.failed.beyond-replays-nothing")
+@breaks("client.resume.beyond-last-sent", "client.resume.beyond-replays-nothing")
 def any_resumed_from_is_fine():
 
     def resume(method, self, up_to):
@@ -438,12 +439,12 @@ def any_resumed_from_is_fine():
     wrap(Streams, "resume", resume)
 
 
-@breaks("client.failed.discarded-is-needed", rare=True)
+@breaks("client.resume.discarded-messages", rare=True)
 def what_is_left_is_resent():
     wrap(Streams, "resume", lambda method, self, up_to: method(self, max(up_to, self.acked)))
 
 
-@breaks("client.failed.in-session-is-over", also=["client.failed.in-session-replays-nothing"], rare=True)
+@breaks("client.resume.failed-in-session", also=["client.resume.failed-replays-nothing"], rare=True)
 def an_open_session_never_fails():
     def receive(method, self, buf, n, now):
         if self.state == "open":
@@ -455,7 +456,7 @@ def an_open_session_never_fails():
 
 
 @breaks(
-    "client.failed.refused-is-over", "client.failed.in-session-is-over", also=["client.failed."], rare=True
+    "client.resume.refused-is-over", "client.resume.failed-in-session", also=["client.resume."], rare=True
 )
 def asks_again_and_again():
     def change(message):
@@ -466,11 +467,11 @@ def asks_again_and_again():
 
 
 @breaks(
-    "client.failed.refused-replays-nothing",
-    "client.failed.beyond-replays-nothing",
-    "client.failed.in-session-replays-nothing",
-    "client.seq.contiguous",
-    "client.calls.result-names-call",
+    "client.resume.refused-replays-nothing",
+    "client.resume.beyond-replays-nothing",
+    "client.resume.failed-replays-nothing",
+    "client.reliability.seq-contiguous",
+    "client.tools.result-names-call",
 )
 def old_messages_into_a_new_session():
 
@@ -490,13 +491,13 @@ def old_messages_into_a_new_session():
 # --- silence
 
 
-@breaks("client.silence.no-storm", also=["client.silence.backs-off"])
+@breaks("client.resume.no-storm", also=["client.resume.backs-off"])
 def storms():
 
     lifecycle._HALF_MS = lifecycle._CAP_MS = 2
 
 
-@breaks("client.silence.backs-off", rare=True)
+@breaks("client.resume.backs-off", rare=True)
 def pauses_do_not_grow():
     lifecycle._HALF_MS = lifecycle._CAP_MS = 150
 
@@ -507,7 +508,7 @@ def pauses_do_not_grow():
     wrap(lifecycle.Lifecycle, "again", again)
 
 
-@breaks("client.silence.pings", "client.silence.ping-interval", rare=True)
+@breaks("client.reliability.pings-when-quiet", "client.reliability.ping-interval", rare=True)
 def never_pings():
 
     def around(data_to_send, self, now):
@@ -518,7 +519,7 @@ def never_pings():
     wrap(Session, "data_to_send", around)
 
 
-@breaks("client.silence.dead-connection-left", "client.silence.dead-session-resumed")
+@breaks("client.reliability.silent-connection-left", "client.resume.after-silence")
 def never_gives_up():
 
     Session.tick = lambda self, now, last_rx: False

@@ -16,7 +16,7 @@ from vrt.tools.registry import Registry
 # --- calls
 
 
-@breaks("client.calls.result-names-call", rare=True)
+@breaks("client.tools.result-names-call", rare=True)
 def results_of_the_next_epoch():
     def change(message):
         if message["type"] == "tool.result":
@@ -26,7 +26,7 @@ def results_of_the_next_epoch():
     rewrite(change)
 
 
-@breaks("client.calls.opaque-identifiers", "client.calls.result-names-call", rare=True)
+@breaks("client.tools.identifiers-opaque", "client.tools.result-names-call", rare=True)
 def identifiers_trimmed():
     def change(message):
         if message["type"] == "tool.result":
@@ -37,8 +37,8 @@ def identifiers_trimmed():
 
 
 @breaks(
-    "client.calls.every-call-answered",
-    also=["client.calls.in-order", "client.calls.one-at-a-time"],
+    "client.tools.every-call-answered",
+    also=["client.tools.in-order", "client.tools.one-at-a-time"],
     rare=True,
 )
 def one_result_is_forgotten():
@@ -50,7 +50,7 @@ def one_result_is_forgotten():
     wrap(Registry, "_end", end)
 
 
-@breaks("client.calls.one-result")
+@breaks("client.tools.one-result")
 def results_twice():
 
     def result(method, self, made):
@@ -62,8 +62,8 @@ def results_twice():
 
 
 @breaks(
-    "client.calls.in-order",
-    "client.calls.one-at-a-time",
+    "client.tools.in-order",
+    "client.tools.one-at-a-time",
     "client.interrupt.queued-call-interrupted",  # they run before the interruption, which is a call too
     "client.interrupt.queued-call-not-started",
     rare=True,
@@ -79,8 +79,8 @@ def the_newest_call_first():
 
 
 @breaks(
-    "client.calls.in-order",
-    "client.calls.one-at-a-time",
+    "client.tools.in-order",
+    "client.tools.one-at-a-time",
     "client.gate.queued-call-interrupted",  # no call is queued
     "client.gate.queued-call-not-started",
 )
@@ -95,7 +95,7 @@ def calls_side_by_side():
     wrap(Registry, "step", step)
 
 
-@breaks("client.calls.unknown-tool-is-failed", "client.calls.exact-tool-names", rare=True)
+@breaks("client.tools.unknown-tool-is-failed", "client.tools.exact-tool-names", rare=True)
 def unknown_tools_are_rejected():
     def change(message):
         if message.get("code") == "FAILED" and "has no tool" in message["message"]:
@@ -105,7 +105,7 @@ def unknown_tools_are_rejected():
     rewrite(change)
 
 
-@breaks("client.calls.exact-tool-names", rare=True)
+@breaks("client.tools.exact-tool-names", rare=True)
 def names_of_tools_in_any_case():
 
     def call(method, self, message, now):
@@ -114,7 +114,7 @@ def names_of_tools_in_any_case():
     wrap(Registry, "call", call)
 
 
-@breaks("client.calls.failure-is-failed", "client.calls.failure-has-message", rare=True)
+@breaks("client.tools.failure-is-failed", "client.tools.failure-has-message", rare=True)
 def a_failing_tool_kills():
 
     def explain(error):
@@ -123,7 +123,7 @@ def a_failing_tool_kills():
     registry.explain = explain
 
 
-@breaks("client.calls.invalid-arguments", "client.calls.invalid-runs-nothing")
+@breaks("client.tools.invalid-arguments", "client.tools.invalid-runs-nothing")
 def arguments_unchecked():
 
     def problem(schema, value, path="arguments"):
@@ -139,7 +139,7 @@ def arguments_unchecked():
     wrap(Registry, "_advance", advance)
 
 
-@breaks("client.calls.preview-runs-nothing", "client.calls.result-names-call", rare=True)
+@breaks("client.tools.preview-runs-nothing", "client.tools.result-names-call", rare=True)
 def previews_run():
 
     def handle(method, self, kind, event, now):
@@ -314,7 +314,7 @@ def interrupted_closes_everything_to_come():
     heard(change)
 
 
-@breaks("client.streams.runs-nothing", also=["client.calls.result-names-call"], rare=True)
+@breaks("client.streams.runs-nothing", also=["client.tools.result-names-call"], rare=True)
 def streams_run_their_calls():
     offer_streams()
 
@@ -351,9 +351,9 @@ def offer_streams():
 
 
 @breaks(
-    "client.errors.wrong-version-not-acted-on",
+    "client.errors.unsupported-version",
     "client.errors.invalid-not-acted-on",
-    also=["client.errors.invalid-survived", "client.errors.stays-connected"],  # some of them end a session
+    also=["client.errors.invalid-survived", "client.errors.keeps-connection"],  # some of them end a session
     slow=True,
     rare=True,
 )
@@ -374,7 +374,7 @@ def any_version():
     session.decode = lax
 
 
-@breaks("client.errors.inherited-names-unknown", "client.calls.result-names-call", rare=True)
+@breaks("client.errors.inherited-names", "client.tools.result-names-call", rare=True)
 def types_in_any_case():
 
     decode = session.decode
@@ -386,7 +386,7 @@ def types_in_any_case():
     session.decode = lax
 
 
-@breaks("client.errors.other-direction-not-acted-on", "client.calls.result-names-call", rare=True)
+@breaks("client.errors.type-of-other-direction", "client.tools.result-names-call", rare=True)
 def types_of_both_directions():
 
     decode = session.decode
@@ -401,7 +401,7 @@ def types_of_both_directions():
 @breaks(
     "client.errors.invalid-survived",
     "client.errors.invalid-not-acted-on",
-    "client.errors.stays-connected",
+    "client.errors.keeps-connection",
     slow=True,
     rare=True,
 )
@@ -416,7 +416,7 @@ def broken_json_kills():
     session.decode = fragile
 
 
-@breaks("client.framing.valid-survived", also=["client.seq.last-seq-survived"], slow=True, rare=True)
+@breaks("client.errors.valid-survived", also=["client.reliability.last-seq-survived"], slow=True, rare=True)
 def long_identifiers_kill():
     def change(message):
         assert len(message.get("itemId", "")) < 256
@@ -497,7 +497,7 @@ def slow_messages_are_dropped():
     wrap(WebSocket, "next_event", next_event)
 
 
-@breaks("client.link.well-formed", also=["client.failed.beyond-last-sent", "client.link."], rare=True)
+@breaks("client.link.well-formed", also=["client.resume.beyond-last-sent", "client.link."], rare=True)
 def a_last_frame_without_a_mask():
     def close(method, self, code):
         if self.sock:
@@ -510,7 +510,7 @@ def a_last_frame_without_a_mask():
 # --- audio
 
 
-@breaks("client.framing.binary-is-audio", settings=("listen=open",), rare=True)
+@breaks("client.audio.frame-layout", settings=("listen=open",), rare=True)
 def audio_of_the_wrong_kind():
 
     def number(method, self, frame):
@@ -520,7 +520,7 @@ def audio_of_the_wrong_kind():
     wrap(Session, "number", number)
 
 
-@breaks("client.audio.counted", settings=("listen=open",), rare=True)
+@breaks("client.audio.seq", settings=("listen=open",), rare=True)
 def audio_counts_by_two():
 
     def number(method, self, frame):
@@ -635,7 +635,7 @@ def twice_as_much_was_played():
     rewrite(change)
 
 
-@breaks("client.audio.malformed-frame", "client.audio.valid-frame-survived", rare=True)
+@breaks("client.audio.malformed-frame", "client.audio.valid-frames", rare=True)
 def short_frames_kill():
 
     def receive(method, self, buf, n):

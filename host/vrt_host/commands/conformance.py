@@ -1,24 +1,31 @@
-"""`vrt conformance`: test a server against the protocol."""
+"""`vrt conformance`: test a server or a client against the protocol."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
+import shlex
 import ssl
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from rich.console import Console
 
-from vrt_host.conformance import probe, server_cases
-from vrt_host.conformance.checks import Check, Ledger
+from vrt_host.conformance import client_cases, probe, server_cases
+from vrt_host.conformance.checks import Check, Finding, Ledger, Unmet
 from vrt_host.conformance.client import Server
+from vrt_host.conformance.client_cases.stage import Stage
 from vrt_host.conformance.live import Progress
 from vrt_host.conformance.report import Report
 from vrt_host.conformance.run import Pace, matching, play, select
+from vrt_host.conformance.subject import URL, Command, Operator, Subject
 from vrt_host.conformance.watch import Watch
+from vrt_host.conformance.watch_client import ClientWatch
+from vrt_host.conformance.websocket import WebSocketListener
 from vrt_host.errors import UsageError
 
 EXAMPLES = """\
@@ -28,9 +35,16 @@ examples:
   vrt conformance server wss://HOST --ca ca.pem --token-file mine --other-token-file hers
   vrt conformance server ws://HOST --only server.resume --junit report.xml --html report.html
 
+  vrt conformance client -- vrt sim --url {url} --tools boards/sim/conformance.py --heap 192k
+                                                         the firmware on a simulated board; it is restarted when it ends
+  vrt conformance client --ping-interval 5 -- node client.js {url}
+  vrt conformance client --listen 0.0.0.0:8765           a device in the network, which connects by itself
+
 It ends with 0 when no MUST failed, 1 when one did, 2 when it could not begin. docs/conformance.md says how to make a
-server testable, and how to use the vectors of schema/examples from another language.
+server or a client testable, and how to use the vectors of schema/examples from another language.
 """
+OUTPUT_LINES = 40
+"""Of what a client's command printed, shown when it failed."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,6 +78,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     server.add_argument("--jobs", type=int, default=8, metavar="N", help="scenarios at a time (default: 8)")
     add_common(server)
+    client = sides.add_parser(
+        "client",
+        help="test a vRT client",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    client.set_defaults(test=_client)
+    client.add_argument(
+        "command",
+        nargs="*",
+        metavar="COMMAND",
+        help=f"after --: what starts the client; {URL} is the address",
+    )
+    client.add_argument(
+        "--listen", metavar="[HOST:]PORT", help="instead of a command: wait for a client that comes by itself"
+    )
+    client.add_argument(
+        "--ping-interval",
+        type=float,
+        default=15.0,
+        metavar="S",
+        help="the client's ping interval, as far as it is not 15 s",
+    )
+    add_common(client)
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:
@@ -161,12 +199,15 @@ async def _test_server(
         findings = await play(
             scenarios, server, ledger, pace=pace, jobs=args.jobs, begun=progress.begun, ended=progress.ended
         )
-    wanted = {check.id for check in checks}
-    findings = [finding for finding in findings if finding.check.id in wanted]
-    report = Report("server", args.url, findings, time.monotonic() - began)
+    report = Report("server", args.url, _wanted(findings, checks), time.monotonic() - began)
     if not server.profile:
         console.print("[yellow]The server has no answer to 'test profile': see docs/conformance.md[/yellow]")
     return deliver(report, args, console)
+
+
+def _wanted(findings: Sequence[Finding], checks: Sequence[Check]) -> list[Finding]:
+    ids = {check.id for check in checks}
+    return [finding for finding in findings if finding.check.id in ids]
 
 
 def _token(path: Path | None) -> str | None:
@@ -192,3 +233,73 @@ def _trust(args: argparse.Namespace, scheme: str) -> ssl.SSLContext | None:
         return ssl.create_default_context(cafile=args.ca)
     except (OSError, ssl.SSLError) as error:
         raise UsageError(f"cannot use the certificates {args.ca}: {error.strerror or error}") from None
+
+
+# --- clients
+
+
+def _client(args: argparse.Namespace) -> int:
+    checks = checked(args, client_cases.CHECKS)
+    if args.list:
+        return listing(checks)
+    if bool(args.command) == (args.listen is not None):
+        raise UsageError(
+            f"give either a command that starts the client, after --, with {URL} in it, or --listen"
+        )
+    if not 0 < args.ping_interval <= 600:
+        raise UsageError(f"--ping-interval {args.ping_interval:g} must be above 0 and at most 600")
+    host, port = ("127.0.0.1", 0) if args.listen is None else _address(args.listen)
+    return asyncio.run(_test_client(args, checks, WebSocketListener(host, port)))
+
+
+async def _test_client(args: argparse.Namespace, checks: Sequence[Check], listener: WebSocketListener) -> int:
+    console = Console(highlight=False)
+    scenarios = select(client_cases.SCENARIOS, args.only)
+    pace = Pace(args.factor)
+    began = time.monotonic()
+    command = Command(args.command) if args.command else None
+    subject: Subject = command or Operator(lambda text: console.print(text, soft_wrap=True))
+    try:
+        async with _listening(listener, args.listen):
+            with Progress(console, len(scenarios), args.only) as progress:
+                ledger = Ledger(client_cases.CHECKS, changed=progress.changed)
+                watch = ClientWatch(ledger)
+                stage = Stage(listener, listener.url, subject, watch, pace=pace, ping_s=args.ping_interval)
+                await stage.arrive()
+                findings = await play(
+                    scenarios, stage, ledger, pace=pace, jobs=1, begun=progress.begun, ended=progress.ended
+                )
+    except Unmet as unmet:
+        _show_output(command)
+        raise UsageError(f"nothing to test: {unmet}") from None
+    finally:
+        await subject.stop()
+    peer = args.listen or shlex.join(args.command)
+    report = Report("client", peer, _wanted(findings, checks), time.monotonic() - began)
+    if report.exit_code:
+        _show_output(command)
+    return deliver(report, args, console)
+
+
+@contextlib.asynccontextmanager
+async def _listening(listener: WebSocketListener, where: str | None) -> AsyncIterator[None]:
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            await stack.enter_async_context(listener)
+        except OSError as error:
+            raise UsageError(f"cannot listen at {where}: {error.strerror or error}") from None
+        yield
+
+
+def _show_output(command: Command | None) -> None:
+    if command is not None:
+        lines = list(command.output)[-OUTPUT_LINES:]
+        print(f"the last {len(lines)} lines of the client:", *lines, sep="\n  ", file=sys.stderr)
+
+
+def _address(word: str) -> tuple[str, int]:
+    """`[HOST:]PORT`; this computer alone when there is no host."""
+    host, _, port = word.rpartition(":")
+    if not port.isdigit() or not 0 < int(port) < 65536:
+        raise UsageError(f"--listen {word}: write PORT, or HOST:PORT such as 0.0.0.0:8765")
+    return host.strip("[]") or "127.0.0.1", int(port)

@@ -16,8 +16,8 @@ class Oddities:
         self.twice: str | None = None
         self.fractions: str | None = None
 
-    def read(self, frame: str) -> None:
-        """Raises `ValueError` for what is no JSON object."""
+    def read(self, frame: str) -> dict[str, Any]:
+        """The object in a frame; raises `ValueError` for what is none."""
         value = json.loads(frame, object_pairs_hook=self._object, parse_float=_Fraction)
         if not isinstance(value, dict):
             raise ValueError("not an object")  # noqa: TRY004  (one error for all)
@@ -28,6 +28,7 @@ class Oddities:
         for name, number in places:
             if isinstance(number, _Fraction):
                 self.fractions = name
+        return value
 
     def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         value = dict(pairs)

@@ -212,7 +212,8 @@ class Connection:
 
     def told(self) -> str:
         """What the client said last."""
-        said = [shown(str(frame)) for frame in self.frames if not frame.sent and frame.kind != "binary"]
+        heard = [frame for frame in self.frames if not frame.sent and frame.kind != "binary"]
+        said = [shown(str(frame) if frame.message is None else frame.message) for frame in heard]
         return "it said " + ("; ".join(said[-_SHOWN:]) or "nothing")
 
     def _hear(self, kind: Kind, data: bytes) -> None:

@@ -12,11 +12,11 @@ A rule counts as kept when a frame came that could have broken it. `watch_turns`
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import Any
 
 from vrt_host.conformance.checks import Ledger, must, should, shown
+from vrt_host.conformance.oddities import Oddities
 from vrt_host.conformance.watch_turns import TURNS, Ids, TurnEye
 from vrt_host.protocol import wire
 from vrt_host.protocol.wire import Message
@@ -63,6 +63,7 @@ RECOVERABLE = {
     "START_FAILED": False,
 }
 TRANSIENT = frozenset({"ready", "audio.start", "ack", "pong"})
+INTEGERS = ("v", "seq", "epoch", "upTo", "resumedFrom")
 U32 = 1 << 32
 
 
@@ -147,7 +148,7 @@ class LineEye:
 
     def text(self, frame: str) -> Message | None:
         """Check a text frame."""
-        odd = _Oddities()
+        odd = Oddities(INTEGERS)
         value: dict[str, Any] = {}
         try:
             value = odd.read(frame)
@@ -288,39 +289,3 @@ class LineEye:
             wanted = f"0, or more than {session.audio}"
         self._settle("server.audio.seq", ok, lambda: f"frame {number}, expected {wanted}")
         self._audio = session.audio = number
-
-
-class _Oddities:
-    """What a JSON parser hides: `twice`, a member's name that an object has twice; `fractions`, integers that look
-    like other numbers."""
-
-    INTEGERS = ("v", "seq", "epoch", "upTo", "resumedFrom")
-
-    def __init__(self) -> None:
-        self.twice: str | None = None
-        self.fractions: str | None = None
-
-    def read(self, frame: str) -> dict[str, Any]:
-        """The object in a frame; raises `ValueError` for what is none."""
-        value = json.loads(frame, object_pairs_hook=self._object, parse_float=_Fraction)
-        if not isinstance(value, dict):
-            raise ValueError("not an object")  # noqa: TRY004
-        places = [(name, value.get(name)) for name in self.INTEGERS]
-        for name in ("input", "output"):
-            if isinstance(value.get(name), dict):
-                places.append((f"{name}.sampleRate", value[name].get("sampleRate")))
-        for name, number in places:
-            if isinstance(number, _Fraction):
-                self.fractions = name
-        return value
-
-    def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        value = dict(pairs)
-        if len(value) != len(pairs):
-            names = [name for name, _ in pairs]
-            self.twice = next(name for name in names if names.count(name) > 1)
-        return value
-
-
-class _Fraction(float):
-    """A number that is written with a fraction or an exponent."""

@@ -22,21 +22,21 @@ from vrt_host.protocol.wire import Message
 
 ALWAYS = (
     must("client.link.well-formed", "§2.1", "the WebSocket's frames are as RFC 6455 has them, masked ones included"),
-    must("client.framing.valid-messages", "§2.2", "every text frame is a control message its schema allows"),
-    must("client.framing.unique-members", "§2.2", "no object has two members of the same name"),
-    must("client.framing.integers", "§2.2", "integers are written without a fraction or exponent"),
-    must("client.framing.binary-is-audio", "§8.1", "every binary frame is one frame of input audio"),
+    must("client.framing.schema", "§2.2", "every text frame is a control message its schema allows"),
+    must("client.framing.no-double-members", "§2.2", "no object has two members of the same name"),
+    must("client.framing.plain-integers", "§2.2", "integers are written without a fraction or exponent"),
+    must("client.audio.frame-layout", "§8.1", "every binary frame is one frame of input audio"),
     must("client.sessions.hello-first", "§5.2", "the first frame of a connection is hello"),
     must("client.sessions.quiet-until-ready", "§5.1", "nothing sequenced and no audio before ready"),
-    must("client.sessions.tool-names", "§5.2", "the names of the tools in a hello are unique"),
+    must("client.sessions.tool-names-unique", "§5.2", "the names of the tools in a hello are unique"),
     must("client.sessions.registered-capabilities", "§3.4", "only registered and private capabilities are offered"),
     must("client.sessions.credential-not-in-url", "§5.3", "a credential is not in the URL"),
-    must("client.seq.contiguous", "§4.1", "sequenced messages count from 1 by one, also across resumes"),
-    must("client.seq.acks-what-came", "§4.2", "ack.upTo never exceeds the highest seq received"),
-    must("client.resume.same-messages", "§5.4", "a message that is resent is the one that was sent before"),
-    must("client.calls.one-result", "§7.2", "no call has a second result"),
-    must("client.calls.result-names-call", "§7.2", "a result has the callId and the epoch of a call"),
-    must("client.audio.counted", "§8.1", "input frames count from 0 by one, modulo 2^32"),
+    must("client.reliability.seq-contiguous", "§4.1", "sequenced messages count from 1 by one, also across resumes"),
+    must("client.reliability.ack-not-ahead", "§4.2", "ack.upTo never exceeds the highest seq received"),
+    must("client.resume.resent-unchanged", "§6.3", "a message that is resent is the one that was sent before"),
+    must("client.tools.one-result", "§7.2", "no call has a second result"),
+    must("client.tools.result-names-call", "§7.2", "a result has the callId and the epoch of a call"),
+    must("client.audio.seq", "§8.1", "input frames count from 0 by one, modulo 2^32"),
     should("client.audio.whole-samples", "§8.2", "a payload of pcm16 holds whole samples"),
     should("client.audio.played-of-sent", "§8.4", "playback names an item, and no more of it than was sent"),
 )  # fmt: skip
@@ -151,19 +151,19 @@ class _Eye:
             odd.read(text)
             names = [tool.get("name") for tool in (frame.message or {}).get("tools", ())]
             if names:
-                self._settle("client.sessions.tool-names", len(names) == len(set(names)), f"{names}")
+                self._settle("client.sessions.tool-names-unique", len(names) == len(set(names)), f"{names}")
             message = wire.decode(frame.data, "client")
         except (ValueError, RecursionError, AttributeError, TypeError, wire.WireError) as error:
             self._hello_first((frame.message or {}).get("type"))
-            self._settle("client.framing.valid-messages", False, f"{error}: {shown(text)}")
+            self._settle("client.framing.schema", False, f"{error}: {shown(text)}")
             seq = getattr(error, "seq", 0)
             if seq and self._session is not None:  # it has its place all the same
                 self._next = seq + 1
                 self._session.last = max(self._session.last, seq)
             return
-        self._settle("client.framing.valid-messages", True)
-        self._settle("client.framing.unique-members", not odd.twice, f"{odd.twice} twice in {shown(text)}")
-        self._settle("client.framing.integers", not odd.fractions, f"{odd.fractions} in {shown(text)}")
+        self._settle("client.framing.schema", True)
+        self._settle("client.framing.no-double-members", not odd.twice, f"{odd.twice} twice in {shown(text)}")
+        self._settle("client.framing.plain-integers", not odd.fractions, f"{odd.fractions} in {shown(text)}")
         self._hello_first(message["type"])
         self._take(message)
 
@@ -184,14 +184,17 @@ class _Eye:
             return
         if type_ == "ack":
             above = f"upTo {message['upTo']}, said {session.said}"
-            self._settle("client.seq.acks-what-came", message["upTo"] <= session.said, above)
+            self._settle("client.reliability.ack-not-ahead", message["upTo"] <= session.said, above)
         elif seq:
             self._sequenced(session, message)
 
     def _hello(self, message: Message) -> None:
-        for token in message.get("capabilities", ()):
-            known = token in registered() or token.startswith("x-")
-            self._settle("client.sessions.registered-capabilities", known, token)
+        foreign = [
+            token
+            for token in message.get("capabilities", ())
+            if token not in registered() and not token.startswith("x-")
+        ]
+        self._settle("client.sessions.registered-capabilities", not foreign, f"{foreign}")
 
     def _quiet_until_ready(self, what: str) -> None:
         self._settle("client.sessions.quiet-until-ready", self._session is not None, f"{what} before ready")
@@ -202,12 +205,12 @@ class _Eye:
         what = (
             f"seq {seq} instead of {session.last + 1 if self._next is None else self._next}: {shown(message)}"
         )
-        self._settle("client.seq.contiguous", wanted, what)
+        self._settle("client.reliability.seq-contiguous", wanted, what)
         self._next = seq + 1
         if seq in session.messages:
             before = session.messages[seq]
             changed = f"{shown(before)}, then {shown(message)}"
-            self._settle("client.resume.same-messages", message == before, changed)
+            self._settle("client.resume.resent-unchanged", message == before, changed)
             return
         session.messages[seq] = message
         session.last = max(session.last, seq)
@@ -221,15 +224,15 @@ class _Eye:
     def _result(self, session: _Session, message: Message) -> None:
         call = message["callId"]
         asked = session.calls.get(call) == message["epoch"]
-        self._settle("client.calls.result-names-call", asked, shown(message))
+        self._settle("client.tools.result-names-call", asked, shown(message))
         self._settle(
-            "client.calls.one-result", call not in session.answered, f"a second one: {shown(message)}"
+            "client.tools.one-result", call not in session.answered, f"a second one: {shown(message)}"
         )
         session.answered.add(call)
 
     def _audio(self, frame: bytes) -> None:
         valid = len(frame) >= 5 and frame[0] == 1
-        self._settle("client.framing.binary-is-audio", valid, shown(frame))
+        self._settle("client.audio.frame-layout", valid, shown(frame))
         self._hello_first("audio")
         self._quiet_until_ready("audio")
         session = self._session
@@ -243,7 +246,7 @@ class _Eye:
             wanted = 0
             ok = number == 0 or (self._resumed and (number - (session.audio or 0)) % U32 < U32 // 2)
         self._audio_begun = True
-        self._settle("client.audio.counted", ok, f"frame {number}, expected {wanted}")
+        self._settle("client.audio.seq", ok, f"frame {number}, expected {wanted}")
         session.audio = number
         if session.input["encoding"] == "pcm16":
             self._settle("client.audio.whole-samples", len(frame) % 2 == 1, shown(frame))

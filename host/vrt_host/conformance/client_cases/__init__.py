@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from vrt_host.conformance.checks import Check
 from vrt_host.conformance.client_cases import (
     audio,
     calls,
@@ -17,8 +18,11 @@ from vrt_host.conformance.client_cases import (
     silence,
     streams,
 )
+from vrt_host.conformance.client_cases.stage import Stage
+from vrt_host.conformance.run import Scenario
+from vrt_host.conformance.watch_client import ALWAYS
 
-SCENARIOS = (
+SCENARIOS: tuple[Scenario[Stage], ...] = (
     *sessions.SCENARIOS,
     *ready.SCENARIOS,
     *reliability.SCENARIOS,
@@ -33,4 +37,8 @@ SCENARIOS = (
     *failed.SCENARIOS,
     *silence.SCENARIOS,
     *sessions.ENDINGS,
+)
+
+CHECKS: tuple[Check, ...] = tuple(
+    {check.id: check for check in (*ALWAYS, *(check for one in SCENARIOS for check in one.checks))}.values()
 )

@@ -210,7 +210,7 @@ async def the_agent_speaks_pcm16(stage: Stage, sheet: Sheet) -> None:
 
 @scenario(
     must("client.audio.malformed-frame", "§8.1", "malformed audio frames are dropped, and the client goes on"),
-    must("client.audio.valid-frame-survived", "§8.1", "valid frames of every shape are taken, empty ones too"),
+    must("client.audio.valid-frames", "§8.1", "valid frames of every shape are taken, empty ones too"),
 )  # fmt: skip
 async def frames_of_every_shape(stage: Stage, sheet: Sheet) -> None:
     session = await stage.session()
@@ -221,7 +221,7 @@ async def frames_of_every_shape(stage: Stage, sheet: Sheet) -> None:
     path = wire.schema_folder() / "examples" / "binary" / "output.json"
     for valid, check in (
         (False, "client.audio.malformed-frame"),
-        (True, "client.audio.valid-frame-survived"),
+        (True, "client.audio.valid-frames"),
     ):
         for case in json.loads(path.read_text("utf-8")):
             if (case["expect"] == "valid") == valid:

@@ -41,7 +41,7 @@ def say(session: Session, case: Message) -> str:
 @scenario(
     must("client.errors.invalid-survived", "§9.1", "no invalid message ends the client, or makes it stall"),
     must("client.errors.invalid-not-acted-on", "§9.1", "no invalid message is acted on"),
-    must("client.errors.stays-connected", "§9.1", "the client goes on, on the same connection"),
+    must("client.errors.keeps-connection", "§9.1", "the client goes on, on the same connection"),
 )  # fmt: skip
 async def every_invalid_message_comes(stage: Stage, sheet: Sheet) -> None:
     session = await stage.session()
@@ -62,7 +62,7 @@ async def every_invalid_message_comes(stage: Stage, sheet: Sheet) -> None:
             return
     await stage.barrier(session)
     sheet.settle("client.errors.invalid-survived", True)
-    sheet.settle("client.errors.stays-connected", session.connection is connection and not connection.ended)
+    sheet.settle("client.errors.keeps-connection", session.connection is connection and not connection.ended)
     asked = {message["callId"] for message in session.kept if message.get("name") == NOTHING}
     answered = [result for result in session.results() if result["callId"] not in asked]
     sheet.settle("client.errors.invalid-not-acted-on", not answered, f"it answered {shown(answered)}")
@@ -70,18 +70,18 @@ async def every_invalid_message_comes(stage: Stage, sheet: Sheet) -> None:
 
 @scenario(
     must(
-        "client.errors.wrong-version-not-acted-on",
+        "client.errors.unsupported-version",
         "§3.1",
         "a message whose v is not the number 1 is not acted on",
     ),
-    must("client.errors.other-direction-not-acted-on", "§2.3", "a type that only clients send is unknown"),
+    must("client.errors.type-of-other-direction", "§2.3", "a type that only clients send is unknown"),
     must(
-        "client.errors.inherited-names-unknown",
+        "client.errors.inherited-names",
         "§9.1",
         "type is an exact string: no inherited name is a type",
     ),
     must(
-        "client.errors.invalid-interrupted-not-acted-on",
+        "client.errors.invalid-interrupted",
         "§9.1",
         "an interrupted that is invalid closes nothing",
     ),
@@ -105,15 +105,15 @@ async def messages_that_look_right(stage: Stage, sheet: Sheet) -> None:
 
     wrong: dict[str, str] = {}
     for version in (2, 0, "1", True, None, 1.5, [1], "absent"):
-        call("client.errors.wrong-version-not-acted-on", v=version)
+        call("client.errors.unsupported-version", v=version)
     for type_ in ("toString", "__proto__", "constructor", "tool.call ", "TOOL.CALL", ["tool.call"], None):
-        call("client.errors.inherited-names-unknown", type=type_)
+        call("client.errors.inherited-names", type=type_)
     for type_ in ("tool.result", "hello", "interrupt", "context", "ping", "playback"):
-        call("client.errors.other-direction-not-acted-on", type=type_, ok=True, output=None)
+        call("client.errors.type-of-other-direction", type=type_, ok=True, output=None)
     for epoch in ("absent", "9", -1, 1.5, True, LAST_SEQ + 1):
         base: Message = {"epoch": epoch, "reason": "server"}
         session.say("interrupted", **{name: value for name, value in base.items() if value != "absent"})
-    with proves(sheet, "client.errors.invalid-interrupted-not-acted-on"):
+    with proves(sheet, "client.errors.invalid-interrupted"):
         started = await stage.slow(session)
     acted = {call_id for call_id in wrong if session.results(call_id)}
     hidden = started - before - 1 - len(acted)
@@ -135,8 +135,8 @@ async def messages_of_a_later_revision(stage: Stage, sheet: Sheet) -> None:
 
 
 @scenario(
-    must("client.framing.valid-survived", "§2.2", "every valid message is taken"),
-    must("client.seq.last-seq-survived", "§4.1", "a message with the last seq there is does not end the client"),
+    must("client.errors.valid-survived", "§2.2", "every valid message is taken"),
+    must("client.reliability.last-seq-survived", "§4.1", "a message with the last seq there is does not end the client"),
 )  # fmt: skip
 async def every_valid_message_comes(stage: Stage, sheet: Sheet) -> None:
     session = await stage.session()
@@ -153,13 +153,15 @@ async def every_valid_message_comes(stage: Stage, sheet: Sheet) -> None:
         if count % 16 == 0:
             await stage.barrier(session)
     await stage.barrier(session)
-    sheet.settle("client.framing.valid-survived", True)
+    sheet.settle("client.errors.valid-survived", True)
     assert last is not None
     connection = session.connection
     assert connection is not None
     session.again(last)  # whatever is numbered after it is a duplicate
     survived = await stage.holds(session, lambda: connection.ended, 0.5)
-    sheet.settle("client.seq.last-seq-survived", survived, f"after {shown(last)}: {connection.told()}")
+    sheet.settle(
+        "client.reliability.last-seq-survived", survived, f"after {shown(last)}: {connection.told()}"
+    )
 
 
 @scenario(

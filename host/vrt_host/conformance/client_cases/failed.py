@@ -31,23 +31,23 @@ async def nothing_old(stage: Stage, sheet: Sheet, check: str, old: set[str]) -> 
 
 
 @scenario(
-    must("client.failed.beyond-last-sent", "§5.4", "a resumedFrom beyond what was sent fails the resume, and the client closes the connection"),
-    must("client.failed.beyond-replays-nothing", "§5.4", "nothing old is sent then, in no session"),
+    must("client.resume.beyond-last-sent", "§5.4", "a resumedFrom beyond what was sent fails the resume, and the client closes the connection"),
+    must("client.resume.beyond-replays-nothing", "§5.4", "nothing old is sent then, in no session"),
 )  # fmt: skip
 async def the_server_claims_more_than_was_sent(stage: Stage, sheet: Sheet) -> None:
     session, old = await with_results_to_resend(stage)
     connection, _ = await stage.cut(session)
     session.bind(connection)
     connection.say("ready", sessionId=session.id, **session.formats, resumedFrom=session.last + 100)
-    with proves(sheet, "client.failed.beyond-last-sent"):
+    with proves(sheet, "client.resume.beyond-last-sent"):
         await connection.end(stage.s(ANSWER_S))
-    check = "client.failed.beyond-replays-nothing"
+    check = "client.resume.beyond-replays-nothing"
     sheet.settle(check, not numbers(connection), f"it sent {numbers(connection)}")
     await nothing_old(stage, sheet, check, old)
 
 
 @scenario(
-    must("client.failed.discarded-is-needed", "§5.4", "a resumedFrom below what was discarded fails the resume; who has it all sends it all"),
+    must("client.resume.discarded-messages", "§5.4", "a resumedFrom below what was discarded fails the resume; who has it all sends it all"),
 )  # fmt: skip
 async def the_server_has_lost_what_it_acknowledged(stage: Stage, sheet: Sheet) -> None:
     session, _ = await with_results_to_resend(stage)
@@ -58,13 +58,13 @@ async def the_server_has_lost_what_it_acknowledged(stage: Stage, sheet: Sheet) -
     sent = numbers(connection)
     kept = sent == list(range(1, session.last + 1)) or (connection.ended and not sent)
     told = f"it sent {sent} of {session.last}, and {'closed' if connection.ended else 'kept'} the connection"
-    sheet.settle("client.failed.discarded-is-needed", kept, told)
+    sheet.settle("client.resume.discarded-messages", kept, told)
 
 
 @scenario(
-    must("client.failed.refused-is-over", "§5.4", "after RESUME_FAILED the session is not asked for again"),
-    must("client.failed.refused-replays-nothing", "§5.4", "nothing old is sent then, in no session"),
-    may("client.failed.opens-anew", "§5.4", "a new session is opened"),
+    must("client.resume.refused-is-over", "§5.1", "after RESUME_FAILED the session is not asked for again"),
+    must("client.resume.refused-replays-nothing", "§5.4", "nothing old is sent then, in no session"),
+    may("client.resume.opens-anew", "§5.4", "a new session is opened"),
 )  # fmt: skip
 async def a_resume_is_refused(stage: Stage, sheet: Sheet) -> None:
     session, old = await with_results_to_resend(stage)
@@ -72,14 +72,14 @@ async def a_resume_is_refused(stage: Stage, sheet: Sheet) -> None:
     connection.refuse("RESUME_FAILED", 4404)
     back = await stage.stay_away(stage.s(5))
     over = back is None or back[1].get("sessionId") != session.id
-    sheet.settle("client.failed.refused-is-over", over, f"it came back with {shown(back and back[1])}")
-    sheet.settle("client.failed.opens-anew", back is not None, "it stays away for 5 s")
-    await nothing_old(stage, sheet, "client.failed.refused-replays-nothing", old)
+    sheet.settle("client.resume.refused-is-over", over, f"it came back with {shown(back and back[1])}")
+    sheet.settle("client.resume.opens-anew", back is not None, "it stays away for 5 s")
+    await nothing_old(stage, sheet, "client.resume.refused-replays-nothing", old)
 
 
 @scenario(
-    must("client.failed.in-session-is-over", "§5.1", "RESUME_FAILED ends an open session too, and with a number of its stream"),
-    must("client.failed.in-session-replays-nothing", "§5.4", "nothing old is sent then, in no session"),
+    must("client.resume.failed-in-session", "§5.1", "RESUME_FAILED ends an open session too, and with a number of its stream"),
+    must("client.resume.failed-replays-nothing", "§5.4", "nothing old is sent then, in no session"),
 )  # fmt: skip
 async def a_resume_fails_after_its_ready(stage: Stage, sheet: Sheet) -> None:
     session, old = await with_results_to_resend(stage)
@@ -90,8 +90,8 @@ async def a_resume_fails_after_its_ready(stage: Stage, sheet: Sheet) -> None:
     connection.close(4404)
     back = await stage.stay_away(stage.s(5))
     over = back is None or back[1].get("sessionId") != session.id
-    sheet.settle("client.failed.in-session-is-over", over, f"it came back with {shown(back and back[1])}")
-    await nothing_old(stage, sheet, "client.failed.in-session-replays-nothing", old)
+    sheet.settle("client.resume.failed-in-session", over, f"it came back with {shown(back and back[1])}")
+    await nothing_old(stage, sheet, "client.resume.failed-replays-nothing", old)
 
 
 SCENARIOS = (

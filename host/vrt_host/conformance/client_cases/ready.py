@@ -22,8 +22,8 @@ SHAPES = (
 
 
 @scenario(
-    must("client.sessions.every-ready-opens", "§5.2", "every valid ready opens the session"),
-    must("client.resume.session-id-opaque", "§5.2", "the sessionId means nothing; a resume names it as it was given"),
+    must("client.sessions.every-ready-opens", "§5.1", "every valid ready opens the session"),
+    must("client.resume.session-id-opaque", "§6.3", "the sessionId means nothing; a resume names it as it was given"),
 )  # fmt: skip
 async def ready_comes_in_every_shape(stage: Stage, sheet: Sheet) -> None:
     for case in vectors(valid=True):

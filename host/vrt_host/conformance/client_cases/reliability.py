@@ -16,9 +16,9 @@ TRIES = 5
 
 
 @scenario(
-    should("client.seq.acknowledges", "§4.2", "sequenced messages are acknowledged within a bounded delay"),
-    should("client.seq.acknowledges-in-250-ms", "§4.2", "an ack comes within 250 ms of the first message that wants it"),
-    should("client.seq.acknowledges-after-32", "§4.2", "an ack comes after every 32 messages"),
+    should("client.reliability.acknowledges", "§4.2", "sequenced messages are acknowledged within a bounded delay"),
+    should("client.reliability.acknowledges-in-250-ms", "§4.2", "an ack comes within 250 ms of the first message that wants it"),
+    should("client.reliability.acknowledges-after-32", "§4.2", "an ack comes after every 32 messages"),
 )  # fmt: skip
 async def messages_want_to_be_acknowledged(stage: Stage, sheet: Sheet) -> None:
     session = await stage.session()
@@ -30,10 +30,10 @@ async def messages_want_to_be_acknowledged(stage: Stage, sheet: Sheet) -> None:
         _murmur(session)
         await session.until(lambda: session.acked >= session.seq, stage.s(ANSWER_S), f"ack of {session.seq}")
         waits.append(asyncio.get_running_loop().time() - began)
-    sheet.settle("client.seq.acknowledges", True)
+    sheet.settle("client.reliability.acknowledges", True)
     # The best of a few: what lies between is the machine's, not the client's.
     took = f"it took {1000 * min(waits):.0f} ms"
-    sheet.settle("client.seq.acknowledges-in-250-ms", min(waits) <= ACK_S + stage.s(0.1), took)
+    sheet.settle("client.reliability.acknowledges-in-250-ms", min(waits) <= ACK_S + stage.s(0.1), took)
     first = session.acked
     for _ in range(3 * ACK_MESSAGES):
         _murmur(session)
@@ -43,7 +43,7 @@ async def messages_want_to_be_acknowledged(stage: Stage, sheet: Sheet) -> None:
     steps = [after - before for before, after in pairwise(acks)]
     # Who looks at the count now and then only, and not at every message, acknowledges a few more.
     kept = max(steps) <= ACK_MESSAGES * 3 // 2
-    sheet.settle("client.seq.acknowledges-after-32", kept, f"96 messages at once: acks of {steps}")
+    sheet.settle("client.reliability.acknowledges-after-32", kept, f"96 messages at once: acks of {steps}")
 
 
 def _murmur(session: Session) -> None:
@@ -51,8 +51,8 @@ def _murmur(session: Session) -> None:
 
 
 @scenario(
-    must("client.seq.duplicate-not-handled", "§4.3", "a message that comes again is not handled again"),
-    should("client.seq.duplicate-acknowledged", "§4.3", "but acknowledged again"),
+    must("client.reliability.duplicate-not-handled", "§4.3", "a message that comes again is not handled again"),
+    should("client.reliability.duplicate-acknowledged", "§4.3", "but acknowledged again"),
 )  # fmt: skip
 async def a_call_comes_twice(stage: Stage, sheet: Sheet) -> None:
     session = await stage.session()
@@ -67,14 +67,16 @@ async def a_call_comes_twice(stage: Stage, sheet: Sheet) -> None:
     acks, answers = _acks(session), len(session.results(done))
     session.again(said)
     again = not await stage.holds(session, lambda: _acks(session) > acks, 2)
-    sheet.settle("client.seq.duplicate-acknowledged", again, "no ack within 2 s")
+    sheet.settle("client.reliability.duplicate-acknowledged", again, "no ack within 2 s")
     running = session.call("test.slow", {"ms": 200})
     session.again(session.kept[-1])
     await session.result(running, stage.s(ANSWER_S))
     hidden = await stage.slow(session) - before - 3
     more = len(session.results(done)) - answers
     kept = hidden <= 0 and more <= 0
-    sheet.settle("client.seq.duplicate-not-handled", kept, f"{hidden} started again, {more} answered again")
+    sheet.settle(
+        "client.reliability.duplicate-not-handled", kept, f"{hidden} started again, {more} answered again"
+    )
 
 
 def _acks(session: Session) -> int:
@@ -83,7 +85,7 @@ def _acks(session: Session) -> int:
 
 
 @scenario(
-    must("client.seq.gap-survived", "§4.3", "a gap in the numbers does not end the client"),
+    must("client.reliability.gap-survived", "§4.3", "a gap in the numbers does not end the client"),
 )  # fmt: skip
 async def numbers_are_missing(stage: Stage, sheet: Sheet) -> None:
     session = await stage.session()
@@ -94,11 +96,11 @@ async def numbers_are_missing(stage: Stage, sheet: Sheet) -> None:
         turn = {"turnId": f"turn-{session.epoch}", "epoch": session.epoch}
         session.say("tool.call", seq=seq, callId=call, name=NOTHING, arguments={}, **turn)
     await stage.barrier(session)
-    sheet.settle("client.seq.gap-survived", session.connection is connection)
+    sheet.settle("client.reliability.gap-survived", session.connection is connection)
 
 
 @scenario(
-    must("client.seq.ack-beyond-last", "§4.2", "an ack beyond the last seq sent acknowledges everything sent, and no more"),
+    must("client.reliability.ack-beyond-last", "§4.2", "an ack beyond the last seq sent acknowledges everything sent, and no more"),
 )  # fmt: skip
 async def more_is_acknowledged_than_was_sent(stage: Stage, sheet: Sheet) -> None:
     session = await stage.session()
@@ -115,7 +117,7 @@ async def more_is_acknowledged_than_was_sent(stage: Stage, sheet: Sheet) -> None
     session.resume(connection, hello)
     await session.until(lambda: session.last >= held, stage.s(ANSWER_S), f"seq {held} again")
     await stage.barrier(session)
-    sheet.settle("client.seq.ack-beyond-last", True)
+    sheet.settle("client.reliability.ack-beyond-last", True)
 
 
 SCENARIOS = (

@@ -26,11 +26,11 @@ def numbers(connection: Connection, *, early: bool = False) -> list[int]:
 
 @scenario(
     must("client.resume.reconnects", "§5.1", "a lost connection is made anew, and asks for its session"),
-    must("client.resume.from-last-handled", "§5.4", "resumeFrom is the last seq that was handled"),
-    should("client.resume.no-context", "§5.5", "hello.context only opens a session"),
+    must("client.resume.resume-from-last", "§5.4", "resumeFrom is the last seq that was handled"),
+    should("client.resume.no-context-in-hello", "§5.5", "hello.context only opens a session"),
     must("client.resume.waits-for-ready", "§5.1", "nothing sequenced is sent before ready"),
     must("client.resume.unacknowledged-resent", "§5.4", "what the server has not handled is sent again"),
-    must("client.resume.in-order-before-new", "§5.4", "in order, and before anything new"),
+    must("client.resume.resends-in-order", "§5.4", "in order, and before anything new"),
     must("client.resume.handled-once", "§5.4", "what both sides send again is handled exactly once"),
 )
 async def a_connection_is_lost_with_messages_unacknowledged(stage: Stage, sheet: Sheet) -> None:
@@ -46,8 +46,8 @@ async def a_connection_is_lost_with_messages_unacknowledged(stage: Stage, sheet:
     connection, hello = await stage.cut(session)
     sheet.settle("client.resume.reconnects", True)
     last = hello.get("resumeFrom", 0)
-    sheet.settle("client.resume.from-last-handled", last == said, f"{last} instead of {said}")
-    sheet.settle("client.resume.no-context", "context" not in hello, shown(hello))
+    sheet.settle("client.resume.resume-from-last", last == said, f"{last} instead of {said}")
+    sheet.settle("client.resume.no-context-in-hello", "context" not in hello, shown(hello))
     await stage.rest(HOLD_S)
     told = numbers(connection, early=True)
     sheet.settle("client.resume.waits-for-ready", not told, f"seq {told} came before")
@@ -60,13 +60,13 @@ async def a_connection_is_lost_with_messages_unacknowledged(stage: Stage, sheet:
     await stage.barrier(session)
     sent = numbers(connection)
     ordered = sent[0] == handled + 1 and all(after == before + 1 for before, after in pairwise(sent))
-    sheet.settle("client.resume.in-order-before-new", ordered, f"after resumedFrom {handled} came {sent}")
+    sheet.settle("client.resume.resends-in-order", ordered, f"after resumedFrom {handled} came {sent}")
     more = len(session.results(*calls)) - answers
     sheet.settle("client.resume.handled-once", more <= 0, f"{more} calls were answered again")
 
 
 @scenario(
-    must("client.resume.numbers-go-on", "§4.1", "the numbers of both streams go on after a resume, and after the next"),
+    must("client.resume.seq-continues", "§4.1", "the numbers of both streams go on after a resume, and after the next"),
     should("client.resume.nothing-known-resent", "§5.4", "what the server has handled is not sent again"),
 )  # fmt: skip
 async def a_connection_is_lost_again_and_again(stage: Stage, sheet: Sheet) -> None:
@@ -87,12 +87,12 @@ async def a_connection_is_lost_again_and_again(stage: Stage, sheet: Sheet) -> No
         goes_on = hello.get("resumeFrom") == said and sent[-1] == handled + len(
             [n for n in sent if n > handled]
         )
-        sheet.settle("client.resume.numbers-go-on", goes_on, told)
+        sheet.settle("client.resume.seq-continues", goes_on, told)
         sheet.settle("client.resume.nothing-known-resent", sent[0] > handled, told)
 
 
 @scenario(
-    must("client.resume.running-call-survives", "§5.4", "a call that runs while the connection is lost has its one result afterwards"),
+    must("client.resume.pending-call-carried-over", "§5.4", "a call that runs while the connection is lost has its one result afterwards"),
 )  # fmt: skip
 async def a_connection_is_lost_with_a_call_running(stage: Stage, sheet: Sheet) -> None:
     session = await stage.session()
@@ -104,7 +104,7 @@ async def a_connection_is_lost_with_a_call_running(stage: Stage, sheet: Sheet) -
     connection, hello = await stage.cut(session)
     session.resume(connection, hello)
     result = await session.result(call, stage.s(ANSWER_S))
-    sheet.settle("client.resume.running-call-survives", result.get("ok") is True, shown(result))
+    sheet.settle("client.resume.pending-call-carried-over", result.get("ok") is True, shown(result))
 
 
 @scenario(

@@ -13,7 +13,7 @@ AWAY_S = 2.0
 
 
 @scenario(
-    must("client.sessions.opens", "§5.2", "hello asks for a session, and ready opens it"),
+    must("client.sessions.opens", "§5.1", "hello asks for a session, and ready opens it"),
     must("client.sessions.waits-for-ready", "§5.1", "nothing sequenced and no audio is sent before ready"),
     must("client.sessions.unknown-capability-ignored", "§3.3", "a capability in ready that the client does not know is ignored"),
     must("client.sessions.recoverable-error-waits", "§5.1", "an error before ready that is recoverable does not end the waiting"),
@@ -60,10 +60,10 @@ async def the_credential_is_refused(stage: Stage, sheet: Sheet) -> None:
 
 
 @scenario(
-    should("client.sessions.unknown-refusal-stops", "§9.2", "after an unknown error that is not recoverable the same hello is not sent again at once"),
+    should("client.sessions.stops-when-refused", "§9.2", "after an unknown error that is not recoverable the same hello is not sent again at once"),
 )  # fmt: skip
 async def the_session_is_refused_for_an_unknown_reason(stage: Stage, sheet: Sheet) -> None:
-    await _refused(stage, sheet, "client.sessions.unknown-refusal-stops", "NOT_TODAY", 1008)
+    await _refused(stage, sheet, "client.sessions.stops-when-refused", "NOT_TODAY", 1008)
 
 
 SCENARIOS = (a_session_is_opened_late,)

@@ -25,10 +25,10 @@ SPREAD_S = 0.02
 
 
 @scenario(
-    should("client.silence.pings", "§4.4", "a client that has sent nothing for its ping interval pings"),
-    should("client.silence.ping-interval", "§4.4", "a ping interval is 15 s at most"),
-    should("client.silence.dead-connection-left", "§4.4", "a connection that was silent for 2.5 ping intervals is closed"),
-    should("client.silence.dead-session-resumed", "§4.4", "and its session resumed"),
+    should("client.reliability.pings-when-quiet", "§4.4", "a client that has sent nothing for its ping interval pings"),
+    should("client.reliability.ping-interval", "§4.4", "a ping interval is 15 s at most"),
+    should("client.reliability.silent-connection-left", "§4.4", "a connection that was silent for 2.5 ping intervals is closed"),
+    should("client.resume.after-silence", "§4.4", "and its session resumed"),
 )  # fmt: skip
 async def nothing_is_heard(stage: Stage, sheet: Sheet) -> None:
     session = await stage.session()
@@ -45,14 +45,16 @@ async def nothing_is_heard(stage: Stage, sheet: Sheet) -> None:
     await stage.holds(session, lambda: said("text") > 0 or said("binary") > 10, 1.6 * stage.ping_s)
     if said("binary"):
         reason = "the client sends audio all the time; switch its microphone off"
-        sheet.not_testable("client.silence.pings", reason)
-        sheet.not_testable("client.silence.ping-interval", reason)
+        sheet.not_testable("client.reliability.pings-when-quiet", reason)
+        sheet.not_testable("client.reliability.ping-interval", reason)
     else:
         pinged = said("text") > 0
         interval = connection.frames[-1].t - quiet_since
-        sheet.settle("client.silence.pings", pinged, f"nothing within {1.6 * stage.ping_s:g} s")
         sheet.settle(
-            "client.silence.ping-interval", pinged and interval < PING_S * 1.1, f"after {interval:.1f} s"
+            "client.reliability.pings-when-quiet", pinged, f"nothing within {1.6 * stage.ping_s:g} s"
+        )
+        sheet.settle(
+            "client.reliability.ping-interval", pinged and interval < PING_S * 1.1, f"after {interval:.1f} s"
         )
     link.dead = True
     within = (
@@ -61,20 +63,22 @@ async def nothing_is_heard(stage: Stage, sheet: Sheet) -> None:
     try:
         await connection.end(within)
     except Unmet:
-        sheet.settle("client.silence.dead-connection-left", False, f"it was still there after {within:g} s")
+        sheet.settle(
+            "client.reliability.silent-connection-left", False, f"it was still there after {within:g} s"
+        )
         connection.cut()
         raise
-    sheet.settle("client.silence.dead-connection-left", True)
+    sheet.settle("client.reliability.silent-connection-left", True)
     connection, hello = await stage.back(session)
     session.resume(connection, hello)
     await stage.barrier(session)
-    sheet.settle("client.silence.dead-session-resumed", True)
+    sheet.settle("client.resume.after-silence", True)
 
 
 @scenario(
-    should("client.silence.no-storm", "§5.1", "a server that is away is not stormed"),
-    should("client.silence.backs-off", "§5.1", "the pauses between tries grow"),
-    should("client.silence.comes-back", "§5.1", "the client comes back when the server does, and resumes"),
+    should("client.resume.no-storm", "§5.1", "a server that is away is not stormed"),
+    should("client.resume.backs-off", "§5.1", "the pauses between tries grow"),
+    should("client.resume.comes-back", "§5.1", "the client comes back when the server does, and resumes"),
 )  # fmt: skip
 async def the_server_is_away(stage: Stage, sheet: Sheet) -> None:
     session = await stage.session()
@@ -98,17 +102,17 @@ async def the_server_is_away(stage: Stage, sheet: Sheet) -> None:
     connection, hello = await stage.back(session)
     times = [began, *listener.attempts[before:]]
     early = sum(time < began + STORM_S for time in times[1:])
-    sheet.settle("client.silence.no-storm", early <= STORM, f"{early} tries in the first {STORM_S:g} s")
+    sheet.settle("client.resume.no-storm", early <= STORM, f"{early} tries in the first {STORM_S:g} s")
     pauses = [after - before for before, after in pairwise(times)]
     told = ", ".join(f"{pause:.2f} s" for pause in pauses)
-    sheet.settle("client.silence.backs-off", pauses[-1] > 1.5 * min(pauses), f"pauses of {told}")
+    sheet.settle("client.resume.backs-off", pauses[-1] > 1.5 * min(pauses), f"pauses of {told}")
     session.resume(connection, hello)
     await stage.barrier(session)
-    sheet.settle("client.silence.comes-back", True)
+    sheet.settle("client.resume.comes-back", True)
 
 
 @scenario(
-    may("client.silence.jitter", "§5.1", "the pause before a try differs from one time to the next"),
+    may("client.resume.jitter", "§5.1", "the pause before a try differs from one time to the next"),
 )
 async def connections_are_lost_alike(stage: Stage, sheet: Sheet) -> None:
     pauses = []
@@ -120,7 +124,7 @@ async def connections_are_lost_alike(stage: Stage, sheet: Sheet) -> None:
         await stage.cut(session)
         pauses.append(stage.listener.attempts[-1] - began)
     told = ", ".join(f"{pause:.3f} s" for pause in pauses)
-    sheet.settle("client.silence.jitter", max(pauses) - min(pauses) > SPREAD_S, f"pauses of {told}")
+    sheet.settle("client.resume.jitter", max(pauses) - min(pauses) > SPREAD_S, f"pauses of {told}")
 
 
 SCENARIOS = (nothing_is_heard, the_server_is_away, connections_are_lost_alike)

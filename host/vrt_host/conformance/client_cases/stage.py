@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from vrt_host.conformance.checks import NotTestable, Sheet, Unmet
+from vrt_host.conformance.checks import NotTestable, Sheet, Unmet, shown
 from vrt_host.conformance.run import Pace
 from vrt_host.conformance.server import PCMU, Connection, Listener, Message, Session
 from vrt_host.conformance.subject import Subject
@@ -157,7 +157,7 @@ class Stage:
         """The client's next connection, on which it asks for its session again."""
         connection, hello = await self.arrive()
         if hello.get("sessionId") != session.id:
-            raise Unmet(f"the client came back without its session: {hello}")
+            raise Unmet(f"the client came back without its session: {shown(hello)}")
         return connection, hello
 
     async def cut(self, session: Session) -> tuple[Connection, Message]:
