@@ -44,7 +44,8 @@ class Conversation:
             self.press(now)
         self.hear(now)
         self.mark()
-        tools.step(now, self.button.down, self.waiting or self.unread)
+        # A press that may have begun is the user's stop to what would start now; it never confirms what was asked after it.
+        tools.step(now, self.button.down, self.waiting or self.unread or self.button.fresh)
         self._answer()
         if tools.uncertain and session.state == "open" and session.room():
             tools.uncertain = False

@@ -21,7 +21,9 @@ class Button:
     def __init__(self, is_open=False):
         self.is_open = is_open
         self.down = False
+        self.fresh = False  # it may have just been pressed: what begins now began after the press
         self._changed = None  # ticks since when the level differs from `down`
+        self._seen = 0  # ticks at which the level was last that of a pressed button
         self.move(_OFF, 0)
 
     def move(self, state, now):
@@ -40,6 +42,9 @@ class Button:
         elif diff(now, self._changed) >= _DEBOUNCE_MS:
             self._changed = None
             self.down = pressed = level
+        if level:
+            self._seen = now
+        self.fresh = not self.down and (level or (self.fresh and diff(now, self._seen) < _DEBOUNCE_MS))
         past = diff(now, self._since)
         if self._state == _HELD:
             if not self.down:

@@ -1,5 +1,6 @@
 # Turns, interruptions, calls and the button on a whole device, in every order of arrival.
 from fake_device import LOUD, Device, opened
+from vrt.tools import Tool
 
 OPEN = {"listen": "open", "duplex": "full"}
 
@@ -414,6 +415,66 @@ def test_a_confirmation_dies_with_its_epoch():
     device.board.down = False
     device.run(50)
     assert device.link.frames == []  # the press belonged to the confirmation to its end
+
+
+def test_a_press_begun_before_the_request_interrupts_and_never_confirms():
+    for lead in range(0, 80, 10):
+        device = opened()
+        device.turn("thinking", 1)
+        device.run(40)
+        device.board.down = True
+        device.run(lead)
+        device.call("unlock", 1)
+        device.run(3000)
+        assert device.done == [], lead
+        assert [message["epoch"] for message in device.sent("interrupt")] == [1], lead
+        assert device.sent("tool.result")[0]["code"] == "INTERRUPTED", lead
+
+
+def test_a_press_that_bounces_while_it_is_asked_for_does_not_confirm():
+    device = opened()
+    device.turn("thinking", 1)
+    device.run(40)
+    device.board.down = True
+    device.run(10)
+    device.call("unlock", 1)
+    device.board.down = False
+    device.run(10)
+    device.board.down = True
+    device.run(3000)
+    assert device.done == []
+    assert len(device.sent("interrupt")) == 1
+
+
+def test_a_press_during_a_tool_that_blocks_stops_what_waits_behind_it():
+    def block():
+        device.done.append("block")
+        device.board.down = True  # in the midst of it
+        device.now += 3000
+
+    for name, arguments in (("unlock", {}), ("light", {"state": "on"})):
+        device = opened()
+        device.app.tools.add([Tool(block, "block", "Block.")])
+        device.call("block", 1)
+        device.call(name, 1, call="c2", **arguments)
+        device.run(1500)
+        assert device.done == ["block"]
+        assert [message["epoch"] for message in device.sent("interrupt")] == [1]
+        first, second = device.sent("tool.result")
+        assert (first["callId"], first["ok"]) == ("c1", True)
+        assert (second["callId"], second["code"]) == ("c2", "INTERRUPTED")
+
+
+def test_a_flicker_of_the_button_only_delays_a_call():
+    device = opened()
+    device.board.down = True
+    device.call("light", 1, state="on")
+    device.run(10)
+    device.board.down = False
+    assert device.done == []
+    device.run(60)
+    assert device.done == ["light on"]
+    assert device.sent("interrupt") == []
 
 
 # --- a lost connection, a lost session, a reboot
