@@ -86,7 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     client.set_defaults(test=_client)
     client.add_argument(
-        "command",
+        "words",
         nargs="*",
         metavar="COMMAND",
         help=f"after --: what starts the client; {URL} is the address",
@@ -242,7 +242,7 @@ def _client(args: argparse.Namespace) -> int:
     checks = checked(args, client_cases.CHECKS)
     if args.list:
         return listing(checks)
-    if bool(args.command) == (args.listen is not None):
+    if bool(args.words) == (args.listen is not None):
         raise UsageError(
             f"give either a command that starts the client, after --, with {URL} in it, or --listen"
         )
@@ -257,7 +257,7 @@ async def _test_client(args: argparse.Namespace, checks: Sequence[Check], listen
     scenarios = select(client_cases.SCENARIOS, args.only)
     pace = Pace(args.factor)
     began = time.monotonic()
-    command = Command(args.command) if args.command else None
+    command = Command(args.words) if args.words else None
     subject: Subject = command or Operator(lambda text: console.print(text, soft_wrap=True))
     try:
         async with _listening(listener, args.listen):
@@ -274,7 +274,7 @@ async def _test_client(args: argparse.Namespace, checks: Sequence[Check], listen
         raise UsageError(f"nothing to test: {unmet}") from None
     finally:
         await subject.stop()
-    peer = args.listen or shlex.join(args.command)
+    peer = args.listen or shlex.join(args.words)
     report = Report("client", peer, _wanted(findings, checks), time.monotonic() - began)
     if report.exit_code:
         _show_output(command)

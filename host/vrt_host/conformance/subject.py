@@ -77,7 +77,10 @@ class Command:
                 async with asyncio.timeout(_STOP_S):
                     await process.wait()
                     break
-        await reader
+        await asyncio.wait(
+            [reader], timeout=_STOP_S
+        )  # something may have left the group, and hold the output open
+        reader.cancel()
         self._process = None
 
     async def gone(self) -> str:

@@ -217,9 +217,9 @@ class _Eye:
         if message["type"] == "tool.result":
             self._result(session, message)
         elif message["type"] == "playback":
-            sent = session.items.get(message["itemId"], -1)
-            said = f"{message['playedMs']} ms played, {sent:g} sent: {shown(message)}"
-            self._settle("client.audio.played-of-sent", message["playedMs"] <= sent + 1, said)
+            sent = session.items.get(message["itemId"])
+            kept = sent is not None and message["playedMs"] <= sent + 1
+            self._settle("client.audio.played-of-sent", kept, f"{sent} ms were sent: {shown(message)}")
 
     def _result(self, session: _Session, message: Message) -> None:
         call = message["callId"]
