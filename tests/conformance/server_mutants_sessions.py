@@ -329,7 +329,7 @@ def foreign_resumes_take_longer(patch):
 
     def resumable(self, principal, now):
         if principal != self.principal:
-            time.sleep(0.05)
+            time.sleep(0.15)
         return real(self, principal, now)
 
     patch.setattr(Session, "resumable", resumable)

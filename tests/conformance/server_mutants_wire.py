@@ -5,7 +5,7 @@ import json
 from dataclasses import replace
 from types import SimpleNamespace
 
-from server_mutants import LIMITS, mutant
+from server_mutants import FACTOR, LIMITS, SHORT, mutant
 from vrt_host import calls, runner, turns
 from vrt_host.connection import Connection, Input, State
 from vrt_host.protocol import audio, wire
@@ -340,13 +340,17 @@ def no_acks(patch):
 @mutant(
     "reliability.acknowledges-in-250-ms",
     may=("reliability.acknowledges-after-32",),
-    limits=replace(LIMITS, ack_s=0.8),
+    limits=replace(LIMITS, ack_s=0.8 * FACTOR),
 )
 def late_acks(patch):
     pass
 
 
-@mutant("reliability.acknowledges-after-32", limits=replace(LIMITS, ack_s=0.25, ack_every=1000))
+@mutant(
+    "reliability.acknowledges-after-32",
+    may=("reliability.acknowledges-in-250-ms",),
+    limits=replace(LIMITS, ack_s=0.3 * FACTOR, ack_every=1000),
+)
 def acks_by_the_clock_alone(patch):
     pass
 
@@ -430,8 +434,6 @@ def one_pong_for_many_pings(patch):
 
 
 # --- times
-
-SHORT = replace(LIMITS, heartbeat_s=1.2, resume_window_s=1.2)
 
 
 @mutant("reliability.heartbeat-timeout", limits=SHORT)
