@@ -34,7 +34,8 @@ class Conversation:
         self.unread = False  # more came at once than the App takes in a step
         self.restored = journal.session_id is not None
         if self.restored:
-            session.restore(journal.session_id, journal.rx, journal.tx)
+            session.restore(journal.session_id, journal.rx, journal.tx, journal.epoch)
+            self.turn = ""  # nobody knows
 
     def step(self, now):
         # The user and the tools. Allocates only when something happens.
@@ -43,6 +44,7 @@ class Conversation:
         if self.button.poll(self.board.button(), now) and not tools.confirm.asking:
             self.press(now)
         self.hear(now)
+        self._answer()
         self.mark()
         # A press that may have begun is the user's stop to what would start now; it never confirms what was asked after it.
         tools.step(now, self.button.down, self.waiting or self.unread or self.button.fresh)
@@ -52,7 +54,7 @@ class Conversation:
             self._report()
         if tools.queue or self.sound.playing:
             self._since = now
-        elif self.turn != "idle" and diff(now, self._since) >= _STUCK_MS:
+        elif (self.active or self.turn == "listening") and diff(now, self._since) >= _STUCK_MS:
             self._end()
             self.log.fault("STUCK", "the turn shows no sign of life")
 
@@ -62,7 +64,7 @@ class Conversation:
         # The one gesture that always works: be silent, and listen.
         if self.session.state == "failed":
             self.retry(now)
-        elif self.sound.playing or self.tools.queue or self.active:
+        elif self.sound.playing or self.tools.queue or self.active or not (self.turn or self.restored):
             self._silence("user")
         self.button.press(now)
 

@@ -601,6 +601,76 @@ def test_a_call_whose_interruption_came_in_the_same_burst_does_not_start():
         assert [m["code"] for m in device.sent("tool.result")] == ["INTERRUPTED"]
 
 
+def rebooted():
+    # A device whose power failed while a tool ran, resumed; the server has read nothing of what it said.
+    device = opened()
+    device.call("slow", 1)
+    device.run(300)
+    device.boot()
+    device.run(100)
+    device.ready(resumedFrom=0)
+    return device
+
+
+def test_a_rebooted_device_starts_nothing_that_was_asked_for_before():
+    device = rebooted()
+    device.call("light", 1, call="c2", state="on")  # it had not arrived
+    device.receive("pong")
+    device.run(200)
+    assert device.done == ["slow begins"]
+    assert [(m["callId"], m["code"]) for m in device.sent("tool.result")] == [
+        ("c1", "FAILED"),
+        ("c2", "INTERRUPTED"),
+    ]
+
+
+def test_a_press_after_a_reboot_ends_the_turn_that_may_go_on():
+    device = rebooted()
+    device.receive("pong")
+    device.run(100)
+    device.press(100)
+    device.run(100)
+    assert [message["epoch"] for message in device.sent("interrupt")] == [1]
+    device.press(100)
+    device.run(100)
+    assert len(device.sent("interrupt")) == 1
+
+
+def test_a_press_before_a_rebooted_device_is_back_is_no_message():
+    device = opened()
+    device.call("slow", 1)
+    device.run(300)
+    device.boot()
+    device.press(100)
+    device.ready(resumedFrom=0)
+    device.run(100)
+    assert device.stream() == ["tool.result", "context"]
+
+
+def test_calls_that_waited_have_their_result_after_a_reboot():
+    device = opened()
+    device.call("slow", 1, call="c1")
+    device.call("nothing", 1, call="c2")
+    device.call("light", 1, call="c3", state="off")
+    device.run(300)
+    assert [result["callId"] for result in device.sent("tool.result")] == ["c2"]
+    for _ in range(2):
+        device.boot()
+        device.run(100)
+        assert device.sent("hello")[0]["resumeFrom"] == 3
+        device.ready(resumedFrom=1)
+        device.receive("pong")
+        device.run(300)
+        results = device.sent("tool.result")
+        assert [(result["callId"], result["code"]) for result in results] == [
+            ("c1", "FAILED"),
+            ("c3", "FAILED"),
+        ]
+        for result in results:
+            assert "unknown" in result["message"]
+    assert device.done == ["slow begins"]
+
+
 def test_a_rebooted_device_that_comes_too_late_names_the_call_in_a_new_session():
     device = opened()
     device.call("slow", 1)

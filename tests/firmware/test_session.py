@@ -487,7 +487,7 @@ def test_client_ends_when_a_new_session_claims_to_have_handled_something():
 
 def test_client_resumes_after_a_reboot():
     peer = Peer()
-    peer.session.restore("s-1", 17, 5)
+    peer.session.restore("s-1", 17, 5, 3)
     hello = peer.open(resumedFrom=6)[0]
     assert (hello["sessionId"], hello["resumeFrom"]) == ("s-1", 17)
     peer.session.result({"callId": "c", "epoch": 3, "ok": True, "output": None})
@@ -514,7 +514,7 @@ def test_client_ends_when_the_server_refuses_the_same_message_as_too_large_twice
 
 def test_client_ends_the_session_when_seq_is_used_up():
     peer = Peer()
-    peer.session.restore("s-1", 0, 4_294_967_294)
+    peer.session.restore("s-1", 0, 4_294_967_294, 0)
     peer.open(resumedFrom=4_294_967_294)
     peer.session.offer("text", "last")
     assert peer.flush()[0]["seq"] == 4_294_967_295
@@ -708,7 +708,7 @@ def test_client_ignores_limits_it_cannot_use():
 def test_client_works_past_every_edge_of_seq():
     for start in (0x3FFFFFFD, 0x7FFFFFFD, 0xFFFFFFF0):
         peer = Peer()
-        peer.session.restore("s-1", start, start)
+        peer.session.restore("s-1", start, start, 0)
         peer.open(resumedFrom=start)
         peer.seq = start
         for _ in range(6):

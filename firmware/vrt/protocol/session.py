@@ -76,9 +76,10 @@ class Session(Lifecycle):
             self._too_big = seq
         self._item_epoch = _NONE  # a resumed connection starts without an item (§8.3)
 
-    def restore(self, session_id, handled, last):
-        # After a reboot, before the first connection: the session it cut, and the seqs handled and given out by then.
+    def restore(self, session_id, handled, last, observed):
+        # After a reboot, before the first connection: the session it cut; the seqs handled and given out, the epoch observed.
         self.id = session_id
+        self.observed = observed
         self.streams.reset(handled, last)
         self.streams.restored = True
 

@@ -4,8 +4,9 @@
 # reversible one may run again, which its absolute state makes harmless.
 #
 # File: records `A5 length(2, little endian) check payload crc32(4, little endian)`, payload JSON
-#   [sessionId, client seq, server seq, observed epoch, callId, digest, name, arguments text, epoch, result text or null].
-# The last record of a call counts. A power cut leaves a prefix of a record, which is dropped; anything else unreadable is
+#   [sessionId, client seq, server seq, observed epoch, callId, digest, name, arguments text, epoch, result text or null,
+#    [[callId, epoch] of each other call that waits]].
+# The last record of a call counts, and of these lists the last. A power cut leaves a prefix of a record, which is dropped; anything else unreadable is
 # damage: the records after it are found again, but the session is not resumed, because a call may be missing.
 # Bounds: the last 10 calls of each kind, more than a device lets wait at once; of long results the oldest are let go when
 # a kind takes more than 2 KiB. The file grows to 8 KiB, then what RAM has of it is written as PATH.new and renamed. FAT
@@ -42,6 +43,7 @@ class Journal:
         self.path = path
         self.file_bytes = file_bytes
         self.size = 0  # of the file; below 0: it cannot be appended to
+        self.queue = self.owed = ()  # calls without a result: the registry's, and those of before a reboot
         self.begin(None)
         recover(self)
 
@@ -82,11 +84,14 @@ class Journal:
         ]
 
     def settle(self):
-        # After a reboot and a resume: every kept result (the server ignores those it has, §7.2). Unknown is final now.
+        # After a reboot and a resume: every kept result (the server ignores those it has, §7.2), and one for each call that
+        # waited. Unknown is final now.
+        self.owed = self.brief
         for entry in self.kept:
             if entry[_RESULT] is None:
                 self.done(entry[CALL], entry[_DIGEST], entry[_NAME], entry[_EPOCH], UNKNOWN)
-        return [answer(entry[CALL], entry[_EPOCH], entry[_RESULT]) for entry in self.kept]
+        self.owed = ()
+        return [answer(entry[CALL], entry[_EPOCH], entry[_RESULT]) for entry in self.kept + self.brief]
 
     # --- the registry
 
@@ -127,6 +132,9 @@ class Journal:
     def _record(self, entry):
         fields = [self.session_id, self.tx, self.rx, self.epoch]
         fields.extend(entry)
+        calls = [(call.call_id, call.epoch) for call in self.queue if call.call_id != entry[CALL]]
+        calls.extend([(one[CALL], one[_EPOCH]) for one in self.owed])
+        fields.append(calls)
         record = json.dumps(fields).encode()
         record = head_of(len(record)) + record
         return record + crc32(record).to_bytes(4, "little")

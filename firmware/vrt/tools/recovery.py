@@ -4,7 +4,7 @@ import os
 from binascii import crc32
 from errno import ENOENT
 
-from vrt.tools.journal import CALL, head_of, trim
+from vrt.tools.journal import CALL, UNKNOWN, head_of, trim
 
 
 def recover(journal):
@@ -55,7 +55,10 @@ def _take(journal, record):
     if session_id != journal.session_id:
         kept.clear()
         journal.session_id = session_id
-    entry = record[4:]
+    journal.brief = [
+        [call_id, "", "", None, epoch, UNKNOWN] for calls in record[10:] for call_id, epoch in calls
+    ]
+    entry = record[4:10]
     for i, other in enumerate(kept):
         if other[CALL] == entry[CALL]:
             kept[i] = entry

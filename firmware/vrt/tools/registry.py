@@ -57,6 +57,7 @@ class Registry:
         self._state = None
         self._closed = -1
         self.queue = []  # calls without a result; the first one asks or runs once its `since` is set
+        journal.queue = self.queue
         self._results = []
 
     # --- what the device offers
