@@ -53,7 +53,7 @@ async def test_unmet_says_what_came_instead():
     answer = [frame("error", code="MALFORMED", recoverable=True), 1001]
     async with talking(answer) as (server, _), server.line() as line:
         await line.text("go")
-        with pytest.raises(Unmet, match=r'no ready before the end \(1001\); came: .*"MALFORMED"'):
+        with pytest.raises(Unmet, match=r'no ready before close 1001; came: .*"MALFORMED"'):
             await line.until("ready")
         assert (await line.until_closed()).code == 1001
 

@@ -8,6 +8,7 @@ import uuid
 
 from vrt_host.conformance.checks import NotTestable, Sheet, must, should, shown
 from vrt_host.conformance.client import Server
+from vrt_host.conformance.line import Closed
 from vrt_host.conformance.run import scenario
 from vrt_host.protocol.wire import Message
 
@@ -22,7 +23,7 @@ def _hello(**members: object) -> Message:
     return {"v": 1, "seq": 0, "type": "hello", **members}
 
 
-async def _answer(server: Server, hello: Message) -> tuple[Message, object, float]:
+async def _answer(server: Server, hello: Message) -> tuple[Message, Closed | None, float]:
     """What a hello is answered with, how the connection ends after an error, and the seconds that took."""
     loop = asyncio.get_running_loop()
     async with server.line() as line:
@@ -75,7 +76,6 @@ async def credentials(server: Server, sheet: Sheet) -> None:
         raise NotTestable("no --token-file was given")
     async with server.session() as device:
         session = device.ready["sessionId"]
-        device.cut()
         answers = {
             "server.sessions.unauthorized-without-token": await _answer(server, _hello()),
             "server.sessions.unauthorized": await _answer(server, _hello(**WRONG)),
@@ -90,7 +90,7 @@ async def credentials(server: Server, sheet: Sheet) -> None:
                 False,
                 0,
             )
-            right &= getattr(closed, "code", None) == 4401
+            right &= closed is not None and closed.code == 4401
             sheet.settle(check, right, f"{shown(answer)}, then {closed}")
         await sheet.holds("server.resume.unauthorized-harmless", device.resume())
 
@@ -113,7 +113,7 @@ async def foreign_resume(server: Server, sheet: Sheet) -> None:
         foreign, unknown = _foreign_and_unknown(server, device.ready["sessionId"])
         answer, closed, _ = await _answer(server, foreign)
         right = (answer.get("code"), answer.get("recoverable")) == ("RESUME_FAILED", False)
-        right &= getattr(closed, "code", None) == 4404
+        right &= closed is not None and closed.code == 4404
         sheet.settle("server.resume.foreign-session", right, f"{shown(answer)}, then {closed}")
         other, other_closed, _ = await _answer(server, unknown)
         same = (answer, closed) == (other, other_closed)

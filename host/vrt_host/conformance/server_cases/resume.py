@@ -5,7 +5,8 @@ from __future__ import annotations
 import uuid
 
 from vrt_host.conformance.checks import NotTestable, Sheet, may, must, shown
-from vrt_host.conformance.client import ECHO, Closed, Device, Server
+from vrt_host.conformance.client import ECHO, Device, Server
+from vrt_host.conformance.line import Closed
 from vrt_host.conformance.run import scenario
 from vrt_host.conformance.server_cases.sound import PCM16, PCMU, until_sound
 from vrt_host.protocol.wire import Message
@@ -186,9 +187,7 @@ async def replaced(server: Server, sheet: Sheet) -> None:
         await device.resume()
         closed = await sheet.holds("server.resume.replaces-older-connection", older.until_closed())
         if closed is not None:
-            sheet.settle(
-                "server.resume.replaces-older-connection", closed.code == 4000, f"closed with {closed}"
-            )
+            sheet.settle("server.resume.replaces-older-connection", closed.code == 4000, str(closed))
         older = device.line
         older.pause(True)
         await device.resume()

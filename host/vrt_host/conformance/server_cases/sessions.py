@@ -6,7 +6,8 @@ import json
 import uuid
 
 from vrt_host.conformance.checks import Sheet, may, must, should, shown
-from vrt_host.conformance.client import ECHO, Closed, Server
+from vrt_host.conformance.client import ECHO, Server
+from vrt_host.conformance.line import Closed
 from vrt_host.conformance.run import scenario
 from vrt_host.conformance.server_cases.ids import ENOUGH, LEAST_BITS, WANTED_BITS, random_bits
 from vrt_host.protocol import wire

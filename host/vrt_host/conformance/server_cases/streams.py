@@ -8,10 +8,10 @@ from vrt_host.conformance.checks import NotTestable, Sheet, must, should, shown
 from vrt_host.conformance.client import ECHO, Device, Server
 from vrt_host.conformance.run import scenario
 from vrt_host.conformance.server_cases.ids import ENOUGH, WANTED_BITS, random_bits
+from vrt_host.conformance.watch_turns import TERMINAL
 from vrt_host.protocol.wire import Message
 
 STREAMS, GLOBAL_IDS = "tool-stream-v1", "global-tool-ids-v1"
-TERMINAL = frozenset({"settled", "cancelled", "failed"})
 
 
 def streaming(server: Server) -> Device:

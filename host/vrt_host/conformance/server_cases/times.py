@@ -58,7 +58,7 @@ async def heartbeat(server: Server, sheet: Sheet) -> None:
         over = silent.line.until_closed(MARGIN_S)
         closed = await sheet.holds("server.reliability.heartbeat-timeout", over)
         if closed is not None:
-            sheet.settle("server.reliability.heartbeat-timeout", closed.code == 4408, f"closed with {closed}")
+            sheet.settle("server.reliability.heartbeat-timeout", closed.code == 4408, str(closed))
         await sheet.holds("server.resume.after-heartbeat-timeout", silent.resume())
         for device in (pinging, sounding):
             await sheet.holds("server.reliability.any-frame-counts", device.line.sync())
