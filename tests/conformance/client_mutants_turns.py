@@ -72,8 +72,8 @@ def the_newest_call_first():
 
     def call(method, self, message, now):
         method(self, message, now)
-        if len(self._queue) > 1:
-            self._queue.insert(1, self._queue.pop())
+        if len(self.queue) > 1:
+            self.queue.insert(1, self.queue.pop())
 
     wrap(Registry, "call", call)
 
@@ -87,10 +87,10 @@ def the_newest_call_first():
 def calls_side_by_side():
 
     def step(method, self, *arguments):
-        for _ in range(len(self._queue)):
+        for _ in range(len(self.queue)):
             method(self, *arguments)
-            if self._queue:
-                self._queue.append(self._queue.pop(0))
+            if self.queue:
+                self.queue.append(self.queue.pop(0))
 
     wrap(Registry, "step", step)
 
@@ -179,7 +179,7 @@ def running_calls_run_on():
             method(self, call)
 
     def step(method, self, *arguments):
-        running = self._queue and _running(self._queue[0])
+        running = self.queue and _running(self.queue[0])
         return ungated(method, self, *arguments) if running else method(self, *arguments)
 
     wrap(Registry, "_interrupt", interrupt)
@@ -242,7 +242,7 @@ def interrupted_cuts_everything():
     Session.close = close
 
     def close_epoch(method, self, closed):
-        for call in list(self._queue):
+        for call in list(self.queue):
             self._cut(call, "INTERRUPTED", "all are cut")
         method(self, closed)
 

@@ -16,6 +16,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+sys.dont_write_bytecode = False  # the firmware forgets modules, and takes them in again
+sys.pycache_prefix = str(ROOT / "build" / "pycache")
 PATHS = ("tests/conformance", "tests/firmware", "tests/firmware/cpython", "firmware", "boards/sim")
 sys.path[:0] = [str(ROOT / path) for path in PATHS]
 
@@ -53,7 +55,8 @@ class Board(fake_device.FakeBoard):
         self._steps = 0
 
     def event(self, what, **fields):
-        print(json.dumps({"event": what, **fields}), flush=True)
+        if what != "stats":
+            print(json.dumps({"event": what, **fields}), flush=True)
 
     def wait(self, sock, ms):
         """Whether the link may have something."""

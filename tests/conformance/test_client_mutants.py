@@ -40,7 +40,7 @@ async def found(name="", *, slow=True, settings=()):
     command = Command([sys.executable, str(CLIENT), "{url}", name, *settings])
     async with WebSocketListener() as listener:
         pace = Pace(FACTOR)
-        stage = Stage(listener, listener.url, command, ClientWatch(ledger), pace=pace, ping_s=1)
+        stage = Stage(listener, listener.url, command, ClientWatch(ledger), pace=pace, ping_s=1.5)
         try:
             findings = await play(scenarios, stage, ledger, pace=pace, jobs=1)
         finally:

@@ -162,8 +162,12 @@ class _Eye:
                 self._session.last = max(self._session.last, seq)
             return
         self._settle("client.framing.schema", True)
-        self._settle("client.framing.no-double-members", not odd.twice, f"{odd.twice} twice in {shown(text)}")
-        self._settle("client.framing.plain-integers", not odd.fractions, f"{odd.fractions} in {shown(text)}")
+        self._settle(
+            "client.framing.no-double-members", not odd.twice, lambda: f"{odd.twice} twice in {shown(text)}"
+        )
+        self._settle(
+            "client.framing.plain-integers", not odd.fractions, lambda: f"{odd.fractions} in {shown(text)}"
+        )
         self._hello_first(message["type"])
         self._take(message)
 
@@ -201,16 +205,19 @@ class _Eye:
 
     def _sequenced(self, session: _Session, message: Message) -> None:
         seq = message["seq"]
-        wanted = seq <= session.last + 1 if self._next is None else seq == self._next
-        what = (
-            f"seq {seq} instead of {session.last + 1 if self._next is None else self._next}: {shown(message)}"
+        right = seq <= session.last + 1 if self._next is None else seq == self._next
+        wanted = f"at most {session.last + 1}" if self._next is None else f"{self._next}"
+        self._settle(
+            "client.reliability.seq-contiguous", right, lambda: f"{wanted} was due: {shown(message)}"
         )
-        self._settle("client.reliability.seq-contiguous", wanted, what)
         self._next = seq + 1
         if seq in session.messages:
             before = session.messages[seq]
-            changed = f"{shown(before)}, then {shown(message)}"
-            self._settle("client.resume.resent-unchanged", message == before, changed)
+            self._settle(
+                "client.resume.resent-unchanged",
+                message == before,
+                lambda: f"{shown(before)}, then {shown(message)}",
+            )
             return
         session.messages[seq] = message
         session.last = max(session.last, seq)
@@ -219,20 +226,21 @@ class _Eye:
         elif message["type"] == "playback":
             sent = session.items.get(message["itemId"])
             kept = sent is not None and message["playedMs"] <= sent + 1
-            self._settle("client.audio.played-of-sent", kept, f"{sent} ms were sent: {shown(message)}")
+            self._settle(
+                "client.audio.played-of-sent", kept, lambda: f"{sent} ms were sent: {shown(message)}"
+            )
 
     def _result(self, session: _Session, message: Message) -> None:
         call = message["callId"]
         asked = session.calls.get(call) == message["epoch"]
-        self._settle("client.tools.result-names-call", asked, shown(message))
-        self._settle(
-            "client.tools.one-result", call not in session.answered, f"a second one: {shown(message)}"
-        )
+        self._settle("client.tools.result-names-call", asked, lambda: shown(message))
+        first = call not in session.answered
+        self._settle("client.tools.one-result", first, lambda: f"a second one: {shown(message)}")
         session.answered.add(call)
 
     def _audio(self, frame: bytes) -> None:
         valid = len(frame) >= 5 and frame[0] == 1
-        self._settle("client.audio.frame-layout", valid, shown(frame))
+        self._settle("client.audio.frame-layout", valid, lambda: shown(frame))
         self._hello_first("audio")
         self._quiet_until_ready("audio")
         session = self._session
@@ -249,7 +257,7 @@ class _Eye:
         self._settle("client.audio.seq", ok, f"frame {number}, expected {wanted}")
         session.audio = number
         if session.input["encoding"] == "pcm16":
-            self._settle("client.audio.whole-samples", len(frame) % 2 == 1, shown(frame))
+            self._settle("client.audio.whole-samples", len(frame) % 2 == 1, lambda: shown(frame))
 
 
 @cache
