@@ -51,7 +51,7 @@ WORDS = frozenset(
         "refuse",
     ]
 )
-LIMITS = Limits(heartbeat_s=30.0, resume_window_s=3.0, ack_s=0.05)
+LIMITS = Limits(ack_s=0.05)
 SHORT = replace(LIMITS, heartbeat_s=1.2 * FACTOR, resume_window_s=1.2 * FACTOR)
 """For the rules about times."""
 TURNS = TurnLimits(call_margin=0.3)

@@ -301,18 +301,7 @@ def transcripts_are_lost(patch):
     rewrite(patch, lambda frame: None if '"type":"transcript"' in frame else frame)
 
 
-@mutant(
-    "reliability.seq-classes",
-    "framing.schema",
-    may=(
-        *ACKS,
-        "resume.unacknowledged-resent",
-        "resume.resends-in-order",
-        "resume.nothing-missed",
-        "resume.seq-continues",
-        "resume.resumed-from-last",
-    ),
-)
+@mutant("reliability.seq-classes", "framing.schema", may=(*ACKS, "reliability.duplicate-acknowledged"))
 def acks_with_a_number(patch):
     def numbered(name, /, **said):
         return real(name, **said).replace('"seq":0,"type":"ack"', '"seq":1,"type":"ack"')
@@ -329,7 +318,6 @@ def acks_run_ahead(patch):
 @mutant(
     *ACKS,
     "reliability.duplicate-acknowledged",
-    "reliability.ack-before-work-is-done",
     may=("reliability.duplicate-not-handled",),
 )
 def no_acks(patch):
