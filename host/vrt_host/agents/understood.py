@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from vrt_host.agents.agreement import Sounds
 from vrt_host.agents.intents import Beyond, Intents, Meaning, complete
-from vrt_host.speech.words import normalise
 
 YES_MS = 1000
 """Speech in a yes, at most: in what is longer something else was said, too, and not heard."""
@@ -19,7 +18,8 @@ class Understood:
     free: str
     """What the free recogniser wrote."""
     text: str
-    """What to show as said: the sentence that was agreed on, else what the free recogniser wrote."""
+    """What to show as said: the sentence that was agreed on, in the free recogniser's words if they are one, else just
+    what it wrote."""
     meaning: Meaning | None = None
     beyond: Beyond | None = None
     """They agree on a command but for a number that it does not take; nothing is to be done."""
@@ -39,7 +39,9 @@ def compare(intents: Intents, grammar: str, free: str, against: float, sounds: S
     meaning = intents.agree(grammar, free, sounds, against)
     if meaning is None:
         return Understood(free, free, beyond=intents.beyond(free, grammar))
-    return Understood(free, _sentence(complete(grammar), free), meaning)
+    written = intents.parse(free)
+    same = written is not None and written.same(meaning)
+    return Understood(free, _sentence(free if same else complete(grammar), free), meaning)
 
 
 def stopped(intents: Intents, grammar: str, free: str) -> Understood | None:
@@ -52,9 +54,8 @@ def stopped(intents: Intents, grammar: str, free: str) -> Understood | None:
 
 
 def _sentence(said: str, free: str) -> str:
-    """What was agreed on, as the free recogniser wrote it if it wrote just that."""
-    words = free if normalise(free) == normalise(said) else said
-    words = words.rstrip(" .,;:")
+    """A sentence as it is written, with the end that the free recogniser heard."""
+    words = said.rstrip(" .,;:")
     return (
         words[:1].upper() + words[1:] + ("" if words[-1:] in ("?", "!") else "?" if free[-1:] == "?" else ".")
     )
