@@ -50,16 +50,9 @@ def build(board, config):
     # code fills the holes that they leave, and what is free stays in one piece. For that, garbage is collected often.
     if hasattr(gc, "threshold"):
         gc.threshold(gc.mem_free() // _COLLECT_OFTEN)
-    ca = None
-    if config["ca"]:
-        try:
-            with open(config["ca"], "rb") as file:
-                ca = file.read()
-        except OSError as error:
-            raise ConfigError(f'config: "ca" cannot be read: {config["ca"]} ({error})') from None
     from vrt.links.ws import WebSocketLink
 
-    link = WebSocketLink(config["url"], config["message_bytes"], _PIECE_BYTES, ca=ca)
+    link = WebSocketLink(config["url"], config["message_bytes"], _PIECE_BYTES, ca=trusted(config["ca"]))
     from vrt.sound import Sound
 
     sound = Sound(board, config)
@@ -75,3 +68,14 @@ def build(board, config):
     from vrt.app import App
 
     return App(board, config, link=link, sound=sound, tools=tools, journal=journal, log=log)
+
+
+def trusted(path):
+    # The certificates in that file, or None.
+    if not path:
+        return None
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise ConfigError(f'config: "ca" cannot be read: {path} ({error})') from None

@@ -221,6 +221,7 @@ def use(first, last):
         hear(json.dumps({"v": 1, "seq": 1, "type": kind, member: word.upper(), "recoverable": True}).encode())
     for code in range(first, last):
         hear(b'{"v":1,"seq":1,"type":"text","text":"\\\\ud83d\\\\ude%02x"}' % code)
+        hear(b'{"v":1,"seq":0,"type":"ack","upTo":%d}' % (code % 10))
     parse("ws://" + word + "/" + word)
     Tool(len, word, "Do it.")
 

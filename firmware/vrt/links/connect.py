@@ -73,7 +73,7 @@ def _socket(entry):
     sock = socket.socket(family, kind, protocol)
     try:
         sock.setblocking(False)
-        sock.setsockopt(6, getattr(socket, "TCP_NODELAY", 1), 1)  # IPPROTO_TCP
+        sock.setsockopt(6, 1, 1)  # IPPROTO_TCP, TCP_NODELAY
         sock.connect(address)
     except OSError as error:
         if error.errno != EINPROGRESS:

@@ -105,7 +105,7 @@ def _scalar_end(buf, i, n):
         whole = whole[1:]
     if power[:1] in ("+", "-"):
         power = power[1:]
-    if whole.isdigit() and (whole == "0" or whole[0] != "0"):
+    if whole.isdigit() and (whole == "0" or whole[:1] != "0"):
         fits = (fraction.isdigit() or not dot) and (power.isdigit() or not e)
     else:
         fits = text in ("true", "false", "null")

@@ -123,7 +123,7 @@ def encode(message, limit):
     try:
         data = json.dumps(message, separators=(",", ":")).encode()
     except (TypeError, ValueError, RuntimeError) as error:  # CPython; RuntimeError: nested without end
-        raise ProtocolError("not JSON: " + str(error)) from None
+        raise ProtocolError(f"not JSON: {error}") from None
     n = len(data)
     if n > limit:
         raise ProtocolError(f"message too large: {n} bytes of {limit}")
