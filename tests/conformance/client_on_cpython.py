@@ -88,7 +88,7 @@ def main(url, mutant="", *settings):
         "duplex": "full",
         "safe_boot_ms": 0,
         "stats_ms": 0,
-        "ping_ms": 1000,
+        "ping_ms": 1500,
     }
     for setting in settings:
         name, _, value = setting.partition("=")
