@@ -45,6 +45,7 @@ class App:
         self._shown = ""
         self._polled = self._since = 0  # ticks of the last look, and of the last figures
         self._unread_at = -1  # the message that the heap had no room for comes behind this seq
+        self._full = 0  # 1: it is to come again, nothing is read before; 2: it must not
 
     def run(self):
         # For ever. Survives a full heap: what it was at is left undone, and the device goes on.
@@ -105,11 +106,16 @@ class App:
         else:
             if session.state == "closed":
                 session.again("renew", now)
+            elif session.state == "failed" and conversation.refused == "START_FAILED":
+                session.failures = _SLOW  # the cause lies with the server and may pass
+                session.again("retry", now)
+            elif session.state not in ("connecting", "failed"):
+                self._lost(now)  # the heap was full when we heard of it
             if session.wants_link(now):
                 gc.collect()  # TLS wants large pieces
                 self.log.event("connecting", failures=session.failures)
-                self._open = True
                 self.link.open(now)
+                self._open = True
         conversation.closing = 0
         self.log.step(now)
         self._report()
@@ -121,7 +127,9 @@ class App:
             self._count(now)
 
     def _receive(self, now):
-        # Whether more than audio came.
+        # Whether more than audio came. While a call waits, or may have come, everything is read before we go on.
+        if self._full:
+            self._renounce()
         link, session = self.link, self.session
         news = False
         for _ in range(_EVENTS):
@@ -129,22 +137,20 @@ class App:
             if event == links.AUDIO:
                 if session.receive_audio(link.rx, link.n):
                     self.sound.play(link.rx, link.n, now)
-                if not link.unread():
+                if not (news or link.unread() or self.tools.queue):
+                    self.conversation.unread = False
                     break
                 continue
             if event == links.NONE:
+                self.conversation.unread = link.unread()
                 break
             news = True
             if event == links.TEXT:
                 self._read(now)
-            elif event == links.OPEN:
-                session.opened(now)
-            else:
+            elif event == links.CLOSED:
                 self._lost(now)
         else:
-            self.conversation.unread = True
-            return True
-        self.conversation.unread = False
+            self.conversation.unread = news = True
         return news
 
     def _read(self, now):
@@ -156,16 +162,26 @@ class App:
             session.receive_text(self.link.rx, self.link.n, now)
             self.conversation.handle(now)
         except MemoryError:
-            gc.collect()
-            self.log.fault("MEMORY", "the heap has no room for a message")
+            self._full = 1
             if session.state != state or session.streams.handled != handled or handled == self._unread_at:
-                session.end("TOO_LARGE", "the device has no memory for what the server says")
+                self._full = 2
             self._unread_at = handled
-            self.link.close(_CLOSE_REPLACED)
+            gc.collect()
+            self._renounce()
+
+    def _renounce(self):
+        self.log.fault("MEMORY", "the heap has no room for a message")
+        self.conversation.event = None
+        if self._full > 1:
+            self.session.end("TOO_LARGE", "the device has no memory for what the server says")
+        self.link.close(_CLOSE_REPLACED)
+        self._full = 0
 
     def _send(self, now):
         # Messages, which go before audio.
         link, session = self.link, self.session
+        if link.writable and session.state == "connecting":
+            session.opened(now)
         while link.writable:
             data = session.data_to_send(now)
             if not data or not link.send_text(data, len(data)):
@@ -181,9 +197,6 @@ class App:
         self.log.event("lost", reason=self.link.close_reason, code=self.link.close_code)
         conversation.handle(now)
         conversation.quiet = True
-        if session.state == "failed" and conversation.refused == "START_FAILED":
-            session.failures = _SLOW  # the cause lies with the server and may pass
-            session.again("retry", now)
 
     def hello(self, resumed):
         gc.collect()  # what it took to connect goes before what may be a long text

@@ -27,6 +27,8 @@ class Conversation:
         self.closing = 0  # the App is to close the link with this code
         self.quiet = True  # something has ended: time to collect garbage, once nothing is played
         self.refused = ""  # the code of the error that stopped us
+        self.reason = None  # of an interruption that the server has not been told of
+        self.event = None  # the session's that is being handled
         self._since = 0  # ticks of the turn's last sign of life
         self._voice = False  # somebody spoke at the last step
         # No call starts until all that the server sent before has been read: it may have closed the call's epoch (§6.2).
@@ -40,18 +42,22 @@ class Conversation:
     def step(self, now):
         # The user and the tools. Allocates only when something happens.
         session, tools = self.session, self.tools
+        if self.reason:  # the heap was full
+            self._silence()
         # While a call awaits the button, a press answers it and means nothing else.
         if self.button.poll(self.board.button(), now) and not tools.confirm.asking:
             self.press(now)
         self.hear(now)
         self._answer()
         self.mark()
+        if tools.queue:  # the same
+            tools.close_epoch(session.closed)
         # A press that may have begun is the user's stop to what would start now; it never confirms what was asked after it.
         tools.step(now, self.button.down, self.waiting or self.unread or self.button.fresh)
         self._answer()
         if tools.uncertain and session.state == "open" and session.room():
-            tools.uncertain = False
             self._report()
+            tools.uncertain = False
         if tools.queue or self.sound.playing:
             self._since = now
         elif (self.active or self.turn == "listening") and diff(now, self._since) >= _STUCK_MS:
@@ -62,11 +68,11 @@ class Conversation:
 
     def press(self, now):
         # The one gesture that always works: be silent, and listen.
+        self.button.press(now)
         if self.session.state == "failed":
             self.retry(now)
         elif self.sound.playing or self.tools.queue or self.active or not (self.turn or self.restored):
             self._silence("user")
-        self.button.press(now)
 
     def hear(self, now):
         # Switches the microphone; somebody who begins to speak over the agent interrupts it.
@@ -84,16 +90,18 @@ class Conversation:
         # An interruption: the server's, or the user's when there is a `reason`. vRT §6.2: all effects here first, then
         # the messages, in the order of decisions 14.
         session = self.session
-        fresh = reason and session.close(session.observed)
+        if reason and session.close(session.observed):
+            self.reason = reason
         epoch = session.closed
         cut = self.sound.flush()
         self.tools.close_epoch(epoch)
         for item, played_ms in cut:
             self.log.event("playback", item=item, played_ms=played_ms)
             session.playback(item, played_ms)
-        if fresh:
-            self.log.event("interrupt", epoch=epoch, reason=reason)
-            session.interrupt(epoch, reason)
+        if self.reason:
+            self.log.event("interrupt", epoch=epoch, reason=self.reason)
+            session.interrupt(epoch, self.reason)
+            self.reason = None
         self._end()
         self._answer()
 
@@ -120,10 +128,10 @@ class Conversation:
         self.journal.mark(session.streams.last, session.streams.handled, session.observed)
 
     def _answer(self):
-        result = self.tools.next_result()
-        while result:
-            self.session.result(result)
-            result = self.tools.next_result()
+        results = self.tools.results
+        while results:
+            self.session.result(results[0])
+            results.pop(0)
 
     def _report(self):
         # The true state (design: after an interruption or an unknown outcome).
@@ -135,10 +143,12 @@ class Conversation:
     # --- the server
 
     def handle(self, now):
-        event = self.session.next_event()
-        while event:
-            self._handle(event["type"], event, now)
-            event = self.session.next_event()
+        # One that the heap had no room for is handled again.
+        self.event = self.event or self.session.next_event()
+        while self.event:
+            self._handle(self.event["type"], self.event, now)
+            self.event = None
+            self.event = self.session.next_event()
 
     def _handle(self, kind, event, now):
         code, message = event.get("code"), event.get("message", "")
@@ -163,6 +173,7 @@ class Conversation:
             self.tools.drop()
             self.sound.flush()
             self.restored = self.waiting = False
+            self.reason = None
             self._end()
             self.closing = _CLOSE_NORMAL
         elif kind == "stalled":
@@ -211,7 +222,8 @@ class Conversation:
             )
             self.mark()
             try:
-                self.tools.call(event, now)
+                if self.tools.call(event, now):
+                    self.session.pending -= 1
             except MemoryError:
                 self.session.refuse(event, "FAILED", "not run: the device has no memory for it")
 

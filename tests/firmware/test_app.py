@@ -127,6 +127,53 @@ def test_a_flood_of_messages_does_not_hold_the_loop():
     assert len(device.link.inbox) == 92
 
 
+def test_nothing_starts_before_what_comes_behind_audio_is_read():
+    for before in range(12):
+        device = opened()
+        device.turn("speaking", 1)
+        device.item("i1", 1)
+        device.call("light", 1, state="on")
+        device.audio(before)
+        device.say("interrupted", epoch=1)
+        device.link.unread = lambda: False  # what is in the socket is not known
+        device.run(100)
+        assert device.done == [], before
+
+
+def test_nothing_starts_while_a_long_message_is_read():
+    device = opened()
+    device.call("light", 1, state="on")
+    device.link.unread = lambda: True
+    device.run(100)
+    assert device.done == []
+    device.link.unread = lambda: False
+    device.run(100)
+    assert device.done == ["light on"]
+
+
+def test_a_call_that_comes_twice_has_one_result_and_takes_one_slot():
+    device = opened()
+    for _ in range(40):
+        device.call("slow", 1)
+    device.run(3000)
+    assert device.link.closes == []
+    assert len(device.sent("tool.result")) == 1
+    assert device.app.session.pending == 0
+
+
+def test_a_session_that_is_new_is_taken_for_new_whatever_the_server_calls_it():
+    device = opened()
+    device.call("light", 1, state="on")
+    device.run(50)
+    device.receive("error", code="RESUME_FAILED", recoverable=False)
+    device.run(1000)
+    device.seq = 0
+    device.ready(sessionId="another-one", resumedFrom=0)
+    device.call("light", 1, state="on")
+    device.run(100)
+    assert device.done == ["light on"] * 2
+
+
 def test_device_gives_up_a_turn_that_shows_no_sign_of_life():
     device = opened()
     device.turn("speaking", 1)

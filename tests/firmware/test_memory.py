@@ -198,6 +198,91 @@ def test_a_result_without_room_is_a_failure():
     assert (result["callId"], result["code"]) == ("c1", "FAILED")
 
 
+def test_a_result_without_any_room_waits_until_there_is_some():
+    device = opened()
+    streams = device.app.session.streams
+    streams.add = Full(streams.add, 1, 4)
+    device.call("light", 1, state="on")
+    start = device.now
+    running(device, lambda: device.now - start > 300)
+    (result,) = device.sent("tool.result")
+    assert (result["callId"], result["ok"]) == ("c1", True)
+    assert device.app.session.pending == 0
+
+
+def test_a_session_ends_however_often_the_heap_is_full():
+    device = opened()
+    device.call("slow", 1)
+    device.run(300)
+    session = device.app.session
+    device.app.sound.flush = Full(device.app.sound.flush)
+    session.end = Full(session.end, 1, 2)
+    device.app.tools.drop = Full(device.app.tools.drop)
+    device.say("interrupted", epoch=1)
+    device.turn("idle", 1)
+    start = device.now
+    running(device, lambda: device.now - start > 3000)
+    assert device.done == ["slow begins"]
+    assert not device.app.tools.queue
+    assert "sessionId" not in device.link.texts[-1]
+
+
+# --- the user and the link
+
+
+def test_an_interruption_over_a_full_heap_comes_to_its_end():
+    for owner, name in (("sound", "flush"), ("tools", "close_epoch"), ("session", "interrupt")):
+        device = opened()
+        device.call("slow", 1)
+        device.call("light", 1, call="c2", state="on")
+        device.run(300)
+        setattr(getattr(device.app, owner), name, Full(getattr(getattr(device.app, owner), name)))
+        device.board.down = True
+        start = device.now
+        running(device, lambda device=device, start=start: device.now - start > 3000)
+        assert device.done == ["slow begins"], name
+        assert [message["epoch"] for message in device.sent("interrupt")] == [1], name
+        results = [(result["callId"], result["code"]) for result in device.sent("tool.result")]
+        assert sorted(results) == [("c1", "INTERRUPTED"), ("c2", "INTERRUPTED")], name
+
+
+def test_a_lost_link_is_noticed_over_a_full_heap():
+    device = opened()
+    device.app.session.lost = Full(device.app.session.lost)
+    device.link.cut()
+    start = device.now
+    running(device, lambda: device.now - start > 2000)
+    assert device.link.opened == 2
+    assert device.sent("hello")[-1]["sessionId"] == "session-one-and-only"
+
+
+def test_an_open_link_is_noticed_over_a_full_heap():
+    device = Device()
+    device.app.session.opened = Full(device.app.session.opened)
+    start = device.now
+    running(device, lambda: device.now - start > 200)
+    assert len(device.sent("hello")) == 1
+    assert device.link.opened == 1
+
+
+def test_a_link_that_cannot_be_opened_is_tried_again():
+    device = Device()
+    device.link.open = Full(device.link.open)
+    start = device.now
+    running(device, lambda: device.now - start > 200)
+    assert len(device.sent("hello")) == 1
+
+
+def test_a_server_that_could_not_start_is_asked_again_over_a_full_heap():
+    device = Device()
+    device.run(20)
+    device.app.session.lost = Full(device.app.session.lost)
+    device.receive("error", code="START_FAILED", recoverable=False)
+    start = device.now
+    running(device, lambda: device.now - start > 20_000)
+    assert len(device.sent("hello")) == 2
+
+
 # --- the tools
 
 

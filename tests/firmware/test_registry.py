@@ -737,7 +737,7 @@ def test_loop_with_nothing_to_do_allocates_nothing():
                 for _ in range(10):
                     journal.mark(1, 2, 3)
                     registry.step(now, False)
-                    assert registry.next_result() is None
+                    assert not registry.results
                     assert not registry.confirm.asking
                     busy = registry.queue
             finally:

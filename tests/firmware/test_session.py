@@ -663,6 +663,34 @@ def test_client_takes_no_call_without_a_slot_for_its_result():
     assert peer.names() == ["ready", "tool.call"]
 
 
+def test_client_takes_nothing_behind_a_call_that_it_has_no_slot_for():
+    peer = opened()
+    for i in range(33):
+        peer.call(f"c{i}", 1)
+    peer.turn("acting", 1)
+    peer.raw(b'{"v":1,"seq":35,"type":"turn.state"}')
+    assert peer.names()[32:] == ["invalid", "stalled"]
+    assert peer.session.streams.handled == 32
+    peer.cut()
+    peer.open(resumedFrom=0)
+    peer.session.result({"callId": "c0", "epoch": 1, "ok": True, "output": 0})
+    peer.flush()
+    peer.receive("ack", 0, upTo=1)
+    peer.seq = 32
+    peer.call("c32", 1)
+    assert peer.names()[-1] == "tool.call"
+
+
+def test_client_is_told_that_its_outbox_is_full_once():
+    peer = opened()
+    for i in range(33):
+        peer.call(f"c{i}", 1)
+    peer.events()
+    peer.call("c32", 1)
+    peer.session.playback("i", 1)
+    assert peer.names() == []
+
+
 def test_client_answers_a_result_too_large_as_failed():
     peer = opened(size=400)
     peer.call("c", 1)

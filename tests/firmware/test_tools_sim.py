@@ -64,9 +64,8 @@ class House:
             self.registry.step(self.now, self.down)
             self.down = hold and self.registry.confirm.asking
             self.now += 10
-            result = self.registry.next_result()
-            if result:
-                return result
+            if self.registry.results:
+                return self.registry.results.pop()
         raise AssertionError("no result")
 
 

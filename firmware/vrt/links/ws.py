@@ -29,6 +29,7 @@ class WebSocketLink(WebSocket):
         forget()  # its names stay in the heap: here, and not in the midst of what is free when it is imported again
         self.sock = None
         self.last_rx = self.now = 0
+        self.busy = False  # the latest poll has read as much as it may
         self._stalled = None  # since when the socket has taken nothing of what goes out
         self._since = 0  # the deadline: _timeout_ms (0: none) after _since
         self._forget()
@@ -36,8 +37,9 @@ class WebSocketLink(WebSocket):
         self.poll(None)  # to its first yield
 
     def unread(self):
-        # True: poll again before you sleep on `sock`, for it does not know of the bytes that have left it.
-        return self.want == 0
+        # True: poll again before you sleep on `sock`, for it does not know of the bytes that have left it. Also after a poll
+        # that ended before it had read all that there is.
+        return self.busy or self.want == 0
 
     def open(self, now):
         # Starts to connect. Failures come as CLOSED from poll, with the reason.
@@ -65,6 +67,7 @@ class WebSocketLink(WebSocket):
         while True:
             self.now = yield event
             event = NONE
+            self.busy = False
             try:
                 if self.connecting:
                     event = self._advance()
@@ -76,6 +79,7 @@ class WebSocketLink(WebSocket):
                 while not event and self.sock:
                     if self.want:
                         if reads == 0:
+                            self.busy = True
                             break
                         reads -= self.want > 1
                         n = self.sock.readinto(self.chunk, self.want)

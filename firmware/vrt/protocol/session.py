@@ -25,8 +25,7 @@ _LAST_SEQ = const(0xFFFFFFFF)  # seq must not wrap: nothing follows it (§4.1)
 _LEAST_BYTES = const(1024)  # a server's limit below this is none that we could keep to
 _SLOTS = const(32)  # of the outbox
 _SPARE = const(8)  # slots that text and context leave to interruptions
-# Audio frames (§8.1): kind, seq, payload.
-_HEADER_BYTES = const(5)
+_HEADER_BYTES = const(5)  # of an audio frame (§8.1): kind, seq
 _INPUT = const(1)
 _OUTPUT = const(2)
 _MASK = const(0x1FFFFFFF)  # of a frame's seq that we look at: a full one would be a big integer on the boards
@@ -48,13 +47,15 @@ class Session(Lifecycle):
         self._too_big = 0  # the seq that a close with 1009 left unsent
         self._events = []
         self._sending = None
+        self.seq = bytearray(4)  # of our own next frame
         self._forget()
 
     def _forget(self):
         # Nothing of the old session can be sent again (§5.4), and the epochs of a new one start at 0.
         self.streams.reset(0, 0)
-        self.seq = bytearray(4)  # of our own next frame; the count of a session begins at 0 (§8.1)
+        self.seq[:] = b"\0\0\0\0"  # the count of a session begins at 0 (§8.1)
         self.id = None
+        self._stalled = 0  # not 0: the outbox is full, and nothing sequenced is taken until a resume; 2: and this was told
         self.pending = 0  # calls handed out and not answered; each has a slot of the outbox
         self.observed = _NONE  # the highest epoch seen, whether or not it was closed (§6.1)
         self.closed = _NONE  # this epoch and all below are closed (§6.2)
@@ -68,13 +69,13 @@ class Session(Lifecycle):
         self._next = _NONE
 
     def lost(self, now, code):
+        self._item_epoch = _NONE  # a resumed connection starts without an item (§8.3)
         self.again("lost", now)
         seq = self.streams.acked + 1
         if code == 1009 and self.streams.sent >= seq:  # decisions 7: once more, not for ever
             if self._too_big == seq:
                 self.end("TOO_LARGE", "the server refuses our next message")
             self._too_big = seq
-        self._item_epoch = _NONE  # a resumed connection starts without an item (§8.3)
 
     def restore(self, session_id, handled, last, observed):
         # After a reboot, before the first connection: the session it cut; the seqs handled and given out, the epoch observed.
@@ -94,13 +95,15 @@ class Session(Lifecycle):
     def close(self, epoch):
         # Closes everything up to `epoch`, also epochs not observed yet. False: it was closed before (no effect).
         fresh = epoch > self.closed
-        if fresh:
-            self.closed = epoch
+        self.closed = max(epoch, self.closed)
         return fresh
 
     # --- received
 
     def next_event(self):
+        if self._stalled == 1:
+            self._events.append({"type": "stalled"})
+            self._stalled = 2
         return self._events.pop(0) if self._events else None
 
     def receive_text(self, buf, n, now):
@@ -110,7 +113,7 @@ class Session(Lifecycle):
             message = decode(buf, n)
         except WireError as error:
             self.invalid += 1
-            if error.seq and is_open:  # decisions 6: disposed of, so that it is not sent for ever
+            if error.seq and is_open and not self._stalled:  # decisions 6: lest it is sent for ever
                 streams.take(error.seq, now)
             self._events.append({"type": "invalid", "code": error.code, "message": str(error)})
             return
@@ -126,7 +129,7 @@ class Session(Lifecycle):
             self._events.append({"type": "unexpected", "got": kind})
         elif inp == "ended":
             self.end(message["code"], message.get("message", ""))
-        elif kind == "tool.call" and streams.free() <= self.pending:
+        elif message["seq"] and (self._stalled or (kind == "tool.call" and streams.free() <= self.pending)):
             self._stall()  # not handled, not acknowledged: it comes again after the resume (decisions 17)
         elif not (is_open and message["seq"]) or streams.take(message["seq"], now):
             if inp == "refused":
@@ -137,7 +140,7 @@ class Session(Lifecycle):
     def _ready(self, message, now):
         up_to = message.get("resumedFrom")
         if self.id is None:
-            fits = not up_to  # nothing of ours was handled in a session that is new
+            fits = not message.pop("resumedFrom", 0)  # nothing of ours was handled in a session that is new
         else:
             fits = up_to is not None and message["sessionId"] == self.id and self.streams.resume(up_to)
         if not fits:
@@ -207,16 +210,14 @@ class Session(Lifecycle):
             self._queue("playback", {"itemId": item, "playedMs": played_ms})
 
     def result(self, result):
-        # The one result of a call that was handed out; its slot was reserved. A dict: callId, epoch, ok and output, or
-        # code and message.
-        self.pending = max(self.pending - 1, 0)
+        # The one result of a call that was handed out; its slot was reserved. Its members: callId, epoch, ok ...
         try:
             self._queue("tool.result", result)
         except (ProtocolError, MemoryError) as error:  # decisions 7: too large, or not JSON
             self._queue("tool.result", _failure(result, "FAILED", str(error)))
+        self.pending = max(self.pending - 1, 0)
 
     def refuse(self, call, code, text):
-        # The result of a call that does not run.
         self.result(_failure(call, code, text))
 
     def room(self):
@@ -240,14 +241,12 @@ class Session(Lifecycle):
             self._stall()
 
     def _stall(self):
-        if self.state == "open" and not self._stalled:
-            self._stalled = True
-            self._events.append({"type": "stalled"})
+        if self.state == "open":
+            self._stalled = self._stalled or 1
 
     def data_to_send(self, now):
         # The same until it is sent or anything else is called.
-        streams, state = self.streams, self.state
-        message = None
+        streams, state, message = self.streams, self.state, None
         if state == "waiting" and not self._greeted:
             message = self.hello(self.id is not None)
             message["type"] = "hello"

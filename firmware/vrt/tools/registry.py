@@ -13,11 +13,11 @@
 #   registry.drop()                    the session is lost (RESUME_FAILED ...): ends the running call, no results
 #
 #   journal.mark(tx, rx, epoch)        whenever they changed, before call() and step(); a few stores, no flash
-#   registry.call(msg, now)            a valid tool.call (decoded dict)
+#   registry.call(msg, now)            a valid tool.call (decoded dict); True: one that waits came again, for the same result
 #   registry.close_epoch(closed)       the closed epoch rose, by interruption or `interrupted` (before sending anything)
 #   registry.step(now, down, waiting)  every loop; `down` is the button's debounced level; advances at most one tool;
 #                                      waiting: starts none, since the server may have closed its epoch unread
-#   registry.next_result() -> dict     members of the next tool.result (callId, epoch, ok, ...), None when there is none
+#   registry.results                   of each the members of a tool.result (callId, epoch, ok, ...): pop what is sent
 #
 #   registry.confirm.asking            a call awaits the button: LED "confirm", the button is ours until it is up again
 #   registry.queue                     calls that are running, asking or queued
@@ -58,7 +58,7 @@ class Registry:
         self._closed = -1
         self.queue = []  # calls without a result; the first one asks or runs once its `since` is set
         journal.queue = self.queue
-        self._results = []
+        self.results = []
 
     # --- what the device offers
 
@@ -108,25 +108,22 @@ class Registry:
         # A restart interrupts: what was asked before it and has not started does not start now. The server still has the
         # turn, so only tools are closed to it, and it hears what became of its calls.
         self._closed = self.journal.epoch
-        self._results.extend(self.journal.settle())
+        self.results.extend(self.journal.settle())
         self.uncertain = True
 
     def drop(self):
         self.close_epoch(_EVERY)
         self._closed = -1
-        self._results.clear()
+        self.results.clear()
 
     # --- calls
-
-    def next_result(self):
-        return self._results.pop(0) if self._results else None
 
     def call(self, message, now):  # noqa: PLR0912  (a branch for each refusal)
         call = Call(message)
         waiting = call.size
         for one in self.queue:
             if one.call_id == call.call_id:
-                return  # its one result is still to come
+                return True  # its one result is still to come
             if one.since is None:
                 waiting += one.size
         kept = self.journal.find(call.call_id)
@@ -134,8 +131,8 @@ class Registry:
             digest, epoch, result = kept
             if digest != call.digest:
                 epoch, result = call.epoch, _no("INVALID", "this callId had another call")
-            self._results.append(answer(call.call_id, epoch, result))
-            return
+            self.results.append(answer(call.call_id, epoch, result))
+            return False
         for one in self.tools:
             if one.declaration["name"] == call.name:
                 call.tool = one
@@ -145,7 +142,7 @@ class Registry:
             text = _LATE
         elif call.tool is None:
             text = f"this device has no tool {call.name!r}"
-        elif len(self.queue) + len(self._results) >= self.queue_limit or waiting > max(
+        elif len(self.queue) + len(self.results) >= self.queue_limit or waiting > max(
             _QUEUED_BYTES, call.size
         ):  # one alone may be larger
             text = "not run: too many calls are waiting"
@@ -156,6 +153,7 @@ class Registry:
             self._end(call, _no(code, text))
         else:
             self.queue.append(call)
+        return False
 
     def close_epoch(self, closed):
         # The epoch gate (§6.2): what is not running never starts, what runs is cut.
@@ -276,15 +274,20 @@ class Registry:
         # The one result of a call, kept for whoever asks again.
         self.journal.done(call.call_id, call.digest, call.name, call.epoch, result)
         result = answer(call.call_id, call.epoch, result)
-        self._results.append(result)
+        self.results.append(result)
         if call in self.queue:
             if call is self.queue[0]:
                 self.confirm.cancel()
             self.queue.remove(call)
         code = result.get("code")
-        if call.asked:
-            self._event("confirm", call=call.call_id, outcome=code, message=result.get("message"))
-        self._event("result", call=call.call_id, name=call.name, ok=result["ok"], code=code, result=result)
+        try:
+            if call.asked:
+                self._event("confirm", call=call.call_id, outcome=code, message=result.get("message"))
+            self._event(
+                "result", call=call.call_id, name=call.name, ok=result["ok"], code=code, result=result
+            )
+        except MemoryError:  # it is answered all the same
+            pass
 
 
 def _no(code, message):
