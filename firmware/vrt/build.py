@@ -20,7 +20,11 @@ def start(board):
     # The device, or None when it was stopped. Raises ConfigError.
     from vrt.config import checked
 
-    config = checked(board.config(), board.DESCRIPTION["duplex"])
+    try:
+        config = board.config()
+    except (OSError, ValueError) as error:  # there is none, or it is no JSON
+        raise ConfigError(f"config.json cannot be read ({error})") from None
+    config = checked(config, board.DESCRIPTION["duplex"])
     del checked
     vrt.forget("vrt.config")
     if cancelled(board, config["safe_boot_ms"]):

@@ -56,6 +56,8 @@ def checked(config, duplex="full"):
         )
     if made["output"] == "pcm16" and made["buffer_ms"] > _PCM16_MS:
         raise ConfigError(f'config: "buffer_ms" can be at most {_PCM16_MS} when "output" is "pcm16"')
+    if made["prefill_ms"] > made["buffer_ms"] + 200:  # the ring holds no more (sound.py)
+        raise ConfigError('config: "prefill_ms" can be at most "buffer_ms" + 200')
     return made
 
 

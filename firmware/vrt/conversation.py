@@ -213,13 +213,6 @@ class Conversation:
         elif kind == "text":
             log.event(kind, text=event["text"])
         elif kind == "tool.call":
-            log.event(
-                "call",
-                call=event["callId"],
-                name=event["name"],
-                epoch=event["epoch"],
-                arguments=event["arguments"],
-            )
             self.mark()
             try:
                 if self.tools.call(event, now):
@@ -232,6 +225,8 @@ class Conversation:
         resumed = "resumedFrom" in event
         self.log.event("ready", session=session.id[:_ID_SHOWN], resumed=resumed)
         if not resumed:
+            if session.bare:
+                self._report()
             tools.begin(session.id)
         elif self.restored:
             tools.resumed()

@@ -40,9 +40,14 @@ class Sound:
         self.adopt(self.prefer)
 
     def adopt(self, ready):
-        # The formats in effect (§5.2). Raises ConfigError for one that we cannot make; that direction is then silent.
+        # The formats in effect (§5.2). Raises ConfigError for one that we cannot make; that direction alone is then silent.
+        try:
+            self._make_speaker(_format(ready["output"]))
+        finally:
+            self._make_mic(_format(ready["input"]))
+
+    def _make_speaker(self, made):
         board, config = self.board, self.config
-        made = _format(ready["output"])
         encoding, rate = made
         if made != self.output:
             if self.speaker:
@@ -64,7 +69,9 @@ class Sound:
                 reopen=board.speaker,
             )
             self.output = made
-        made = _format(ready["input"])
+
+    def _make_mic(self, made):
+        board = self.board
         encoding, rate = made
         if made != self.input:
             if self.mic:

@@ -1,4 +1,5 @@
 # The loop on a whole device: the link, the order of what is sent, and that audio allocates nothing.
+import json
 import sys
 
 import micropython
@@ -6,6 +7,7 @@ from fake_device import LOUD, Device, opened
 from support import SkipTest
 from vrt import links
 from vrt.app import App, random
+from vrt.protocol.wire import encode
 
 
 def test_device_introduces_itself():
@@ -149,6 +151,34 @@ def test_nothing_starts_while_a_long_message_is_read():
     device.link.unread = lambda: False
     device.run(100)
     assert device.done == ["light on"]
+
+
+def test_a_number_that_json_has_not_is_invalid_and_never_logged():
+    device = opened()
+    for seq, number in ((1, "1e999"), (2, "-1e999"), (3, "[1E400]")):
+        text = '{"v":1,"seq":%d,"type":"tool.call","callId":"c%d","name":"light","turnId":"t","epoch":1,"arguments":{"state":%s}}'
+        device.link.inbox.append((links.TEXT, (text % (seq, seq, number)).encode()))
+    device.run(50)
+    assert [result["code"] for result in device.sent("tool.result")] == ["INVALID"] * 3
+    assert device.names().count("call") == 3
+    assert "inf" not in json.dumps([event.get("arguments") for event in device.board.events])
+
+
+def test_a_hello_that_does_not_fit_any_more_goes_without_what_is_unknown():
+    device = Device()
+    size = len(encode(device.open(), 4096))
+    device.call("slow", 1, call="c" * 100)
+    device.run(300)
+    device.boot()
+    device.app.session.streams.size = size + 100
+    device.run(100)
+    device.receive("error", code="RESUME_FAILED", recoverable=False)
+    device.run(1000)
+    assert "sessionId" not in device.sent("hello")[-1]
+    assert "context" not in device.sent("hello")[-1]
+    device.ready(sessionId="another-one")
+    device.run(100)
+    assert device.sent("context")[0]["context"]["unknownCalls"]
 
 
 def test_a_call_that_comes_twice_has_one_result_and_takes_one_slot():

@@ -34,6 +34,11 @@ def test_every_setting_can_be_given():
     assert checked(values) == values
 
 
+def test_no_more_is_gathered_than_the_buffer_holds():
+    assert "prefill_ms" in fault({"url": "ws://h/", "buffer_ms": 100, "prefill_ms": 301})
+    assert checked({"url": "ws://h/", "buffer_ms": 100, "prefill_ms": 300})
+
+
 def test_missing_or_empty_url():
     assert '"url" is missing' in fault({})
     assert '"url" is empty' in fault({"url": ""})

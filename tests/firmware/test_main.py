@@ -102,6 +102,19 @@ def test_a_wrong_configuration_is_told_and_shown():
         assert board.made_safe == 1
 
 
+def test_a_configuration_that_cannot_be_read_is_told_and_shown():
+    for error in (ValueError("syntax error in JSON"), OSError(2)):
+        board = Board()
+
+        def config(error=error):
+            raise error
+
+        board.config = config
+        raises(SystemExit, main.run, board)
+        assert board.events[-1]["code"] == "CONFIG"
+        assert board.lights == ["error"]
+
+
 class Broken:
     # A device that crashes.
     closed = False

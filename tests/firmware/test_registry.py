@@ -776,12 +776,13 @@ def test_events_tell_the_life_of_a_call():
         w.call("c1", "lock", UNLOCK)
         w.run(200)
         w.press(1200)
-        assert w.events[:3] == [
+        assert w.events[:4] == [
+            ("call", {"call": "c1", "name": "lock", "epoch": 1, "arguments": UNLOCK}),
             ("confirm_asked", {"call": "c1", "name": "lock", "arguments": UNLOCK}),
             ("confirm", {"call": "c1", "outcome": "confirmed"}),
             ("call_start", {"call": "c1", "name": "lock"}),
         ]
-        name, fields = w.events[3]
+        name, fields = w.events[4]
         assert name == "result"
         assert fields["result"] == w.results()[0]
         assert (fields["call"], fields["name"], fields["ok"], fields["code"]) == ("c1", "lock", True, None)

@@ -179,9 +179,23 @@ def test_client_whose_hello_does_not_fit_stops_with_a_reason():
     peer = Peer(size=40)
     peer.session.opened(peer.now)
     assert peer.flush() == []
+    assert peer.flush() == []  # it tries without the context
     events = peer.events()
     assert [event["type"] for event in events] == ["refused"]
     assert "too large" in events[0]["message"]
+
+
+def test_client_whose_hello_does_not_fit_leaves_out_the_context():
+    peer = Peer(size=400)
+    hello = peer.hello
+    peer.session.hello = lambda resuming: dict(hello(resuming), context="x" * 400)
+    for _ in range(2):  # at each connection
+        peer.session.opened(peer.now)
+        assert peer.flush() == []
+        assert "context" not in peer.flush()[0]
+        assert peer.session.bare
+        peer.cut()
+    assert peer.names() == []
 
 
 # --- the streams

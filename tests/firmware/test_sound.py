@@ -1,4 +1,4 @@
-from fake_device import Device, FakeBoard, opened
+from fake_device import LOUD, Device, FakeBoard, opened
 from support import raises
 from vrt.config import checked
 from vrt.errors import ConfigError
@@ -54,6 +54,29 @@ def test_a_format_that_cannot_be_made_silences_its_direction_only():
     assert made.speaker is not None
 
 
+def test_both_formats_are_adopted_or_silent_whatever_the_other_is():
+    device = Device(listen="open")
+    device.board.hear(LOUD)
+    device.open(input={"encoding": "pcm16", "sampleRate": 24000}, output={"encoding": "opus"})
+    device.run(200)
+    assert device.last("error")["code"] == "FORMAT"
+    assert device.link.frames
+    assert [len(frame) for frame in device.link.frames if len(frame) != 5 + 960] == []
+
+
+def test_a_reply_is_whole_however_much_is_gathered_before_it_begins():
+    device = opened(buffer_ms=100, prefill_ms=300)
+    device.turn("speaking", 1)
+    device.item("i", 1)
+    for sent in range(100):
+        while sent * 20 >= device.app.config["buffer_ms"] + device.now - 1000:
+            device.run(10)
+        device.audio(1)
+    device.run(3000)
+    figures = device.app.sound.figures()
+    assert (figures["received"], figures["speaker_dropped"]) == (100, 0)
+
+
 def test_the_ring_holds_what_was_announced_and_200_ms():
     made = sound(buffer_ms=600)
     frame = bytearray(b"\2\0\0\0\0" + b"\x10" * 160)
@@ -75,6 +98,7 @@ def test_a_server_that_sends_what_we_cannot_play_does_not_stop_the_device():
     device.item("i", 1)
     device.audio(5)
     device.call("light", 1, state="on")
+    device.run(50)
     device.press(100)
     device.run(100)
     assert device.done == ["light on"]

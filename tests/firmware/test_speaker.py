@@ -335,6 +335,19 @@ def test_speaker_flush_leaves_nothing_of_the_old_sound_in_the_filter():
     assert not any(after)
 
 
+def test_speaker_plays_less_than_a_chunk_after_a_week_of_silence():
+    fake = FakeSpeaker()
+    speaker = make(fake)
+    speaker.begin("a")
+    give(speaker, sound(0, 480))
+    assert play(speaker, fake, 500) == 1
+    speaker._seen = (fake.clock // 24 - 7 * 86_400_000) & 0x3FFFFFFF
+    speaker.begin("b")
+    give(speaker, sound(0, 100))
+    assert play(speaker, fake, 500) == 1
+    assert len(heard(fake)) == 580
+
+
 def test_speaker_reopens_an_i2s_that_is_stuck():
     made = []
 

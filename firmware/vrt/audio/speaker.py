@@ -88,7 +88,7 @@ class Speaker:
 
     def poll(self, now):
         # Moves audio on. True once when playback is done: the last sample has left, or has been flushed and silence left.
-        if self._changed or diff(now, self._polled) > _LATE_MS:
+        if self._changed or not self.playing or diff(now, self._polled) > _LATE_MS:
             self._changed = False
             self._seen = now
         self._polled = now

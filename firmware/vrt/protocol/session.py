@@ -1,5 +1,4 @@
 # The device's side of one vRT session (vRT §4 to §6), without I/O and without a clock.
-#
 # A session outlives connections. The caller owns the link and, in one loop:
 #   wants_link(now)                     true: open the link; then opened(now), and lost(now, code) when it is gone or failed
 #   receive_text(buf, n, now)           each text frame; then next_event() until it gives None
@@ -7,7 +6,6 @@
 #   tick(now, last_rx) -> bool          true: the connection is dead, close it with 4000
 #   data_to_send(now) -> bytes          the next frame; when the link took it whole: sent(now). None: nothing to send
 # A peer's fault is never raised: it is an event. ProtocolError is our own misuse.
-#
 # Events are dicts. The server's messages keep their type, each is handed out once, gated by its epoch; further types:
 # `invalid` (code, message); `unexpected` (got); `refused` (code, message): stopped until again("retry"); `ended` (code,
 # message): nothing of the session is ever sent again, again("renew") asks for a new one; `stalled`: the outbox is full,
@@ -65,7 +63,7 @@ class Session(Lifecycle):
         # The link is open: hello is due.
         self.move("opened")
         self._since = self.said = now
-        self._greeted = self._stalled = self.ping = False
+        self._greeted = self._stalled = self.bare = self.ping = False
         self._next = _NONE
 
     def lost(self, now, code):
@@ -198,8 +196,7 @@ class Session(Lifecycle):
 
     # --- sent
 
-    # An interruption by the user begins with close(observed); its effects here come next, and then what is sent:
-    # playback(), interrupt(), result() (§6.2, decisions 14).
+    # An interruption begins with close(observed), then its effects, then playback(), interrupt(), result() (§6.2).
 
     def interrupt(self, epoch, reason):
         self._queue("interrupt", {"epoch": epoch, "reason": reason})
@@ -221,11 +218,10 @@ class Session(Lifecycle):
         self.result(_failure(call, code, text))
 
     def room(self):
-        # Whether text and context are taken now.
         return self.streams.free() > self.calls + _SPARE
 
     def offer(self, kind, value):
-        # A text or a context. False: the outbox has no room. Raises ProtocolError when it is too large or not JSON.
+        # A text or a context. False: there is no room. Raises ProtocolError when it is too large or not JSON.
         room = self.room()
         if room:
             self._queue(kind, {kind: value})
@@ -253,6 +249,8 @@ class Session(Lifecycle):
             if self.id is not None:
                 message["sessionId"] = self.id
                 message["resumeFrom"] = streams.handled
+            if self.bare:
+                message.pop("context", None)
         elif state == "open" and streams.ack_due(now):
             message = {"type": "ack", "upTo": streams.handled}
         elif state == "open" and streams.next < len(streams.kept):
@@ -267,8 +265,10 @@ class Session(Lifecycle):
             try:
                 data = encode(message, streams.size)
             except ProtocolError as error:  # our hello, and waiting would not heal it
-                self._events.append({"type": "refused", "code": "TOO_LARGE", "message": str(error)})
-                self.move("refused")
+                if self.bare:
+                    self._events.append({"type": "refused", "code": "TOO_LARGE", "message": str(error)})
+                    self.move("refused")
+                self.bare = True  # once more, without the context: it grows with the calls of unknown outcome
                 return None
         return data
 

@@ -120,6 +120,8 @@ class Registry:
 
     def call(self, message, now):  # noqa: PLR0912  (a branch for each refusal)
         call = Call(message)
+        shown = call.problem or call.arguments  # the log is JSON, and 1e999 is not
+        self._event("call", call=call.call_id, name=call.name, epoch=call.epoch, arguments=shown)
         waiting = call.size
         for one in self.queue:
             if one.call_id == call.call_id:
