@@ -1,6 +1,6 @@
 """Plays a scenario: says its lines to the device, breaks the wire, and looks at what comes (docs/harness.md).
 
-    findings = await play(scenario, device, recorder=..., view=..., pace=..., capture=...)
+    findings = await play(scenario, device, recorder=..., view=..., pace=..., taps=(capture.taps(),))
 
 The server is `conformance.server`'s, the connection goes through `harness.proxy`, and everything that happens is an event of
 the recorder: of source `wire` the device's frames (`in`: kind, message) and ours (`out`), `come` and `end` (code) of
@@ -13,8 +13,9 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from vrt_host.conformance.checks import Check, Finding, Ledger, NotTestable, Outcome, Sheet, Unmet, shown
 from vrt_host.conformance.client_cases.stage import Stage
@@ -95,28 +96,34 @@ async def play(
     taps: tuple[Tap, ...] = (),
 ) -> list[Finding]:
     """Play it with a device that connects to `at`; returns what came of its checks, and of the rules that were broken."""
-    pace = pace or Pace()
     ledger = Ledger((*scenario.checks, *ALWAYS))
     sheet = Sheet(ledger, scenario.checks)
-    async with contextlib.AsyncExitStack() as stack:
-        listener = await stack.enter_async_context(WebSocketListener())
-        inside = int(listener.url.rstrip("/").rpartition(":")[2])
-        wire = await stack.enter_async_context(
-            Wire(
-                ("127.0.0.1", inside),
-                at=at,
-                observer=lambda event, **more: recorder.add("proxy", event, **more),
-            )
-        )
-        stack.push_async_callback(device.stop)
-        ears = Ears(ledger, recorder, taps)
-        player = Player(
-            scenario, device, Stage(listener, wire.url, device, ears, pace=pace), wire, recorder, view
-        )
-        await player.run(sheet)
+    ears = Ears(ledger, recorder, taps)
+    async with stage_for(device, ears, recorder, at=at, pace=pace or Pace()) as (stage, wire):
+        await Player(scenario, device, stage, wire, recorder, view).run(sheet)
     mine = {check.id for check in scenario.checks}
     broken = {Outcome.FAILED, Outcome.WARNED}
     return [one for one in ledger.findings() if one.check.id in mine or one.outcome in broken]
+
+
+@contextlib.asynccontextmanager
+async def stage_for(
+    device: Device, ears: Ears, recorder: Recorder, *, at: tuple[str, int], pace: Pace
+) -> AsyncIterator[tuple[Stage, Wire]]:
+    """A server that listens, the wire before it at `at`, and the device, which is stopped at the end."""
+    async with contextlib.AsyncExitStack() as stack:
+        listener = await stack.enter_async_context(WebSocketListener())
+        inside = urlsplit(listener.url)
+        assert inside.hostname is not None
+        assert inside.port is not None
+        wire = Wire(
+            (inside.hostname, inside.port),
+            at=at,
+            observer=lambda event, **more: recorder.add("proxy", event, **more),
+        )
+        await stack.enter_async_context(wire)
+        stack.push_async_callback(device.stop)
+        yield Stage(listener, wire.url, device, ears, pace=pace), wire
 
 
 class Player:

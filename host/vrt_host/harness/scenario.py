@@ -121,7 +121,7 @@ def _read(path: Path, value: Any) -> Scenario:
         value["why"],
         value["section"],
         steps,
-        _tools(path, device.get("tools", "house")),
+        _tools(path, device),
         tuple(device.get("needs", ())),
         device.get("config", {}),
         device.get("heap", "192k"),
@@ -198,13 +198,19 @@ def _named(step: Step) -> Iterator[tuple[str, str]]:
             yield f"{step.verb}.with", name
 
 
-def _tools(path: Path, name: str) -> Path:
-    tools = root() / "boards" / "sim" / _TOOLS[name] if name in _TOOLS else path.parent / name
-    if not tools.is_file():
-        raise BadFile(
-            "device.tools", f"must be {', '.join(_TOOLS)} or a file beside the scenario, not {name!r}"
-        )
-    return tools
+def _tools(path: Path, device: Mapping[str, Any]) -> Path:
+    try:
+        return tools(device.get("tools", "house"), path.parent)
+    except UsageError as error:
+        raise BadFile("device.tools", str(error)) from None
+
+
+def tools(name: str, folder: Path) -> Path:
+    """The file with the simulated board's tools: one of ours by its name, or one in `folder`. Raises `UsageError`."""
+    path = root() / "boards" / "sim" / _TOOLS[name] if name in _TOOLS else folder / name
+    if not path.is_file():
+        raise UsageError(f"the tools must be {', '.join(_TOOLS)} or a file, not {name!r}")
+    return path
 
 
 @cache
