@@ -71,6 +71,8 @@ class Mutant:
     tokens: bool = True
     """Whether it asks for tokens."""
     limits: Limits = LIMITS
+    fatal: bool = False
+    """It brings the server down, so that nothing else can be tested with it."""
 
 
 SAMPLE = tuple(
@@ -84,7 +86,7 @@ SAMPLE = tuple(
 MUTANTS: dict[str, Mutant] = {}
 
 
-def mutant(*fails: str, may: tuple[str, ...] = (), tokens: bool = True, limits: Limits = LIMITS):
+def mutant(*fails: str, may: tuple[str, ...] = (), tokens=True, limits=LIMITS, fatal=False):
     """Registers a mutant; checks are named without `server.`."""
 
     def register(patch):
@@ -93,7 +95,7 @@ def mutant(*fails: str, may: tuple[str, ...] = (), tokens: bool = True, limits: 
         unknown = (full[0] | full[1]) - {check.id for check in CHECKS}
         assert not unknown, unknown
         assert name not in MUTANTS, name
-        MUTANTS[name] = Mutant(name, *full, patch, tokens, limits)
+        MUTANTS[name] = Mutant(name, *full, patch, tokens, limits, fatal)
         return patch
 
     return register

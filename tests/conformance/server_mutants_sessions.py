@@ -19,8 +19,7 @@ from vrt_host.turns import TurnManager
 # --- the table of §5.1
 
 
-@mutant("sessions.ping-before-hello", may=("sessions.audio-before-hello", "sessions.invalid-before-hello",
-        "sessions.hello-after-no-session", "sessions.valid-pings"))  # fmt: skip
+@mutant("sessions.ping-before-hello", may=("sessions.valid-pings",))
 def no_pong_before_hello(patch):
     entry(patch, State.AWAITING_HELLO, Input.PING, Connection._ignore)
 
@@ -44,8 +43,16 @@ def messages_before_hello_ignored(patch):
     entry(patch, State.AWAITING_HELLO, Input.CONTROL, refuse)
 
 
-@mutant("sessions.hello-after-no-session", may=("errors.keeps-connection", "errors.valid-accepted",
-        "sessions.no-session-before-hello", "sessions.audio-before-hello", "sessions.invalid-before-hello"))  # fmt: skip
+@mutant(
+    "sessions.hello-after-no-session",
+    may=(
+        "errors.keeps-connection",
+        "errors.valid-accepted",
+        "sessions.no-session-before-hello",
+        "sessions.audio-before-hello",
+        "sessions.invalid-before-hello",
+    ),
+)
 def no_session_closes(patch):
     def refuse(self, control, now):
         self._no_session(control, now)
@@ -112,7 +119,7 @@ def ack_before_ready(patch):
     entry(patch, State.AWAITING_HELLO, Input.HELLO, ask, State.OPENING)
 
 
-@mutant("sessions.opens", may=("sessions.session-ids-unguessable", "sessions.session-id-length"))
+@mutant("sessions.opens", may=("sessions.session-ids-unguessable", "sessions.session-id-length"), fatal=True)
 def every_third_hello_is_refused(patch):
     numbers = itertools.count(1)
     real = server.Host.open
@@ -208,7 +215,10 @@ def context_of_hello_is_lost(patch):
     patch.setattr(ScriptedAgent, "start", start)
 
 
-@mutant("sessions.context-in-order", may=("sessions.kept-while-opening",))
+@mutant(
+    "sessions.context-in-order",
+    may=("sessions.kept-while-opening", "reliability.duplicate-not-handled", "resume.in-order-across-cuts"),
+)
 def contexts_come_late(patch):
     real = ScriptedAgent.context
 
@@ -245,7 +255,16 @@ def unauthorized_closes_with_1008(patch):
     patch.setattr("vrt_host.connection.REFUSALS", {"UNAUTHORIZED": 1008, "START_FAILED": 1011})
 
 
-@mutant("resume.authenticates", may=("resume.unauthorized-harmless",))
+@mutant(
+    "resume.authenticates",
+    may=(
+        "resume.unauthorized-harmless",
+        "resume.foreign-session",
+        "resume.foreign-like-unknown",
+        "resume.foreign-harmless",
+        "resume.foreign-takes-as-long",
+    ),
+)
 def resumes_are_not_authenticated(patch):
     real = server.Host.open
 
@@ -303,8 +322,12 @@ def foreign_resumes_have_words_of_their_own(patch):
     patch.setattr(Connection, "resume", resume)
 
 
-@mutant("resume.foreign-session", "resume.foreign-like-unknown", "resume.foreign-harmless",
-        may=("resume.foreign-takes-as-long",))  # fmt: skip
+@mutant(
+    "resume.foreign-session",
+    "resume.foreign-like-unknown",
+    "resume.foreign-harmless",
+    may=("resume.foreign-takes-as-long",),
+)
 def anyone_may_resume(patch):
     patch.setattr(Session, "resumable", lambda self, principal, now: True)
 
@@ -351,8 +374,17 @@ def resent_messages_are_made_anew(patch):
     patch.setattr(Outbox, "after", after)
 
 
-@mutant("resume.unacknowledged-resent", "reliability.seq-contiguous", may=("resume.resends-in-order",
-        "resume.discarded-messages", "resume.call-resent", "resume.identifiers-kept", "resume.in-order-across-cuts"))  # fmt: skip
+@mutant(
+    "resume.unacknowledged-resent",
+    "reliability.seq-contiguous",
+    may=(
+        "resume.resends-in-order",
+        "resume.discarded-messages",
+        "resume.call-resent",
+        "resume.identifiers-kept",
+        "resume.in-order-across-cuts",
+    ),
+)
 def only_the_last_three_are_resent(patch):
     real = Outbox.after
 
@@ -374,8 +406,12 @@ def resent_messages_are_turned_round(patch):
     patch.setattr(Outbox, "after", after)
 
 
-@mutant("resume.nothing-missed", "resume.resends-in-order", "reliability.seq-contiguous",
-        may=("resume.call-resent",))  # fmt: skip
+@mutant(
+    "resume.nothing-missed",
+    "resume.resends-in-order",
+    "reliability.seq-contiguous",
+    may=("resume.call-resent",),
+)
 def everything_is_resent(patch):
     real = Outbox.after
 
@@ -386,8 +422,19 @@ def everything_is_resent(patch):
     patch.setattr(Outbox, "acknowledge", NOTHING)
 
 
-@mutant("resume.seq-continues", "reliability.seq-contiguous", may=("resume.unacknowledged-resent",
-        "resume.resends-in-order", "resume.nothing-missed", "resume.resent-unchanged", "resume.call-resent", "resume.pending-call-carried-over"))  # fmt: skip
+@mutant(
+    "resume.seq-continues",
+    "reliability.seq-contiguous",
+    may=(
+        "resume.unacknowledged-resent",
+        "resume.resends-in-order",
+        "resume.nothing-missed",
+        "resume.resent-unchanged",
+        "resume.call-resent",
+        "resume.pending-call-carried-over",
+        "resume.in-order-across-cuts",
+    ),
+)
 def numbers_begin_anew(patch):
     real = Session.bind
 
@@ -413,14 +460,19 @@ def resumed_from_one_less(patch):
 
 @mutant(
     "resume.in-order-across-cuts",
-    may=("resume.resumed-from-last", "resume.pending-call-carried-over", "resume.handled-once"),
+    may=(
+        "resume.resumed-from-last",
+        "resume.pending-call-carried-over",
+        "resume.handled-once",
+        "reliability.ack-not-ahead",
+    ),
 )
 def parked_sessions_skip_a_message(patch):
     real = Session.park
 
     def park(self, now):
         real(self, now)
-        self.inbox.last += 1
+        self.inbox.last += self.inbox.last >= 8
 
     patch.setattr(Session, "park", park)
 
@@ -430,7 +482,7 @@ def unknown_sessions_are_opened(patch):
     real = server.Host.open
 
     def open_(self, seat, hello):
-        if hello.session_id is not None and hello.session_id not in self._runners:
+        if hello.session_id == "x":
             hello.message.pop("sessionId")
         real(self, seat, hello)
 
@@ -449,8 +501,12 @@ def unknown_sessions_close_with_1008(patch):
     patch.setattr(Connection, "_step", step)
 
 
-@mutant("resume.beyond-last-sent", "resume.beyond-last-ends-session", "resume.beyond-last-ends-older-connection",
-        may=("resume.window-ends",))  # fmt: skip
+@mutant(
+    "resume.beyond-last-sent",
+    "resume.beyond-last-ends-session",
+    "resume.beyond-last-ends-older-connection",
+    may=("resume.window-ends",),
+)
 def any_resume_from_will_do(patch):
     real = Outbox.after
     patch.setattr(Outbox, "after", lambda self, seq: [] if seq > self.last else real(self, seq))
@@ -570,8 +626,12 @@ def tools_are_declared_again(patch):
     patch.setattr(TurnManager, "_on_call", on_call)
 
 
-@mutant("resume.epoch-carried-over", "turns.epoch-rises", "turns.epoch-never-falls",
-        may=("turns.silent-after-interrupt",))  # fmt: skip
+@mutant(
+    "resume.epoch-carried-over",
+    "turns.epoch-rises",
+    "turns.epoch-never-falls",
+    may=("turns.silent-after-interrupt",),
+)
 def epochs_begin_anew(patch):
     real = TurnManager.parked
 

@@ -75,8 +75,10 @@ def text_follows_the_interruption(patch):
     patch.setattr(TurnManager, "_interrupt", interrupt)
 
 
-@mutant("turns.silent-after-interrupt", may=("turns.truncated-to-playback", "turns.playback-at-most-sent",
-        "turns.playback-of-unknown-item"))  # fmt: skip
+@mutant(
+    "turns.silent-after-interrupt",
+    may=("turns.truncated-to-playback", "turns.playback-at-most-sent", "turns.playback-of-unknown-item"),
+)
 def audio_follows_the_interruption(patch):
     real = TurnManager._interrupt
 
@@ -103,7 +105,12 @@ def text_follows_idle(patch):
 @mutant("turns.ends-idle", may=("turns.text-answered", "turns.new-turn", "turns.acting"))
 def turns_of_calls_do_not_end(patch):
     real = TurnManager._finish
-    patch.setattr(TurnManager, "_finish", lambda self: None if self._calls.issued else real(self))
+
+    def finish(self):
+        if not (self._calls.issued and self._turn is not None and self._turn.epoch == 2):
+            real(self)
+
+    patch.setattr(TurnManager, "_finish", finish)
 
 
 @mutant("turns.text-answered")
@@ -139,14 +146,19 @@ def interrupts_by_keyboard_are_ignored(patch):
     )
 
 
-@mutant("turns.interrupted-epoch", "turns.text-interrupts-first", may=("turns.silent-after-interrupt",
-        "turns.speech-interrupts", "tools.timeout-closes-epoch"))  # fmt: skip
+@mutant(
+    "turns.interrupted-epoch",
+    "turns.text-interrupts-first",
+    may=("turns.silent-after-interrupt", "turns.speech-interrupts", "tools.timeout-closes-epoch"),
+)
 def interrupted_names_the_epoch_before(patch):
     members(patch, "interrupted", lambda said: {**said, "epoch": said["epoch"] - 1})
 
 
-@mutant("turns.next-turn-is-open", may=("turns.silent-after-interrupt", "turns.interrupted-epoch", "turns.epoch-rises",
-        "turns.new-turn"))  # fmt: skip
+@mutant(
+    "turns.next-turn-is-open",
+    may=("turns.silent-after-interrupt", "turns.interrupted-epoch", "turns.epoch-rises", "turns.new-turn"),
+)
 def the_next_turn_is_of_the_closed_epoch(patch):
     real = TurnManager._interrupt
 
@@ -228,8 +240,15 @@ def interruptions_do_not_settle_calls(patch):
     )
 
 
-@mutant("tools.late-result-ignored", may=("tools.result-after-timeout-ignored", "tools.second-result-ignored",
-        "tools.unknown-result-ignored", "tools.earlier-result-ignored"))  # fmt: skip
+@mutant(
+    "tools.late-result-ignored",
+    may=(
+        "tools.result-after-timeout-ignored",
+        "tools.second-result-ignored",
+        "tools.unknown-result-ignored",
+        "tools.earlier-result-ignored",
+    ),
+)
 def late_results_count(patch):
     settle_all, answered = CallQueue.settle_all, CallQueue.answered
     late = {}
@@ -448,9 +467,19 @@ def deltas_beside_the_streams(patch):
     patch.setattr(CallDisplay, "delta", delta)
 
 
-@mutant("streams.every-call", may=("streams.one-terminal", "streams.complete-arguments", "streams.deltas-make-arguments",
-        "streams.settled-tells-code", "streams.cancelled-by-interrupt", "streams.failed-when-not-issued",
-        "streams.own-tools", "streams.start-first"))  # fmt: skip
+@mutant(
+    "streams.every-call",
+    may=(
+        "streams.one-terminal",
+        "streams.complete-arguments",
+        "streams.deltas-make-arguments",
+        "streams.settled-tells-code",
+        "streams.cancelled-by-interrupt",
+        "streams.failed-when-not-issued",
+        "streams.own-tools",
+        "streams.start-first",
+    ),
+)
 def no_streams(patch):
     patch.setattr(CallDisplay, "_stream", NOTHING)
 
@@ -490,8 +519,15 @@ def settled_twice(patch):
     phases(patch, change)
 
 
-@mutant("streams.one-terminal", may=("streams.complete-arguments", "streams.deltas-make-arguments",
-        "streams.settled-tells-code", "streams.every-call"))  # fmt: skip
+@mutant(
+    "streams.one-terminal",
+    may=(
+        "streams.complete-arguments",
+        "streams.deltas-make-arguments",
+        "streams.settled-tells-code",
+        "streams.every-call",
+    ),
+)
 def streams_without_an_end(patch):
     phases(
         patch,

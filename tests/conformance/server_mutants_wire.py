@@ -477,7 +477,7 @@ def window_of_a_moment(patch):
 
     def park(self, now):
         real(self, now)
-        self.deadline = now + 0.1
+        self.deadline = now + 0.4 * self.limits.resume_window_s
 
     patch.setattr(Session, "park", park)
 
@@ -596,6 +596,7 @@ def large_messages_are_dropped(patch):
     "audio.too-large-answered",
     "errors.too-much-survived",
     may=("errors.too-deep-answered", "sessions.many-tools-answered"),
+    fatal=True,
 )
 def large_audio_stops_everything(patch):
     deaf = []

@@ -108,6 +108,15 @@ def test_what_a_scenario_did_not_reach_fails_with_the_reason():
     assert ledger.findings()[1].details == ("not reached: no pong came",)
 
 
+def test_failure_after_the_last_check_is_not_lost():
+    ledger = Ledger(CHECKS[:2])
+    sheet = Sheet(ledger, CHECKS[:2])
+    for check in CHECKS[:2]:
+        sheet.settle(check.id, True)
+    sheet.close("the second round ended early")
+    assert outcomes(ledger) == [Outcome.PASSED, Outcome.WARNED]
+
+
 def test_what_the_peer_does_not_offer_is_not_testable():
     ledger = Ledger(CHECKS)
     Sheet(ledger, CHECKS).close(absent="no microphone")

@@ -203,6 +203,7 @@ class Sheet:
         self._ledger = ledger
         self._open = {check.id for check in checks}
         self._mine = frozenset(self._open)
+        self._last: str | None = None
 
     def settle(self, check_id: str, ok: bool, detail: Detail = "") -> None:
         """See `Ledger.settle`."""
@@ -229,7 +230,12 @@ class Sheet:
         self._ledger.not_testable(check_id, reason)
 
     def close(self, failure: str | None = None, *, absent: str | None = None) -> None:
-        """The scenario is over: what it did not settle was not reached, or is not testable (`absent`)."""
+        """The scenario is over: what it did not settle was not reached, or is not testable (`absent`).
+
+        A failure after everything was settled once, as in a further round of a loop, is one of the check settled last.
+        """
+        if failure is not None and not self._open and self._last is not None:
+            self._open.add(self._last)
         for check_id in sorted(self._open):
             if absent is not None:
                 self._ledger.not_testable(check_id, absent)
@@ -241,6 +247,7 @@ class Sheet:
         if check_id not in self._mine:
             raise KeyError(f"the scenario does not declare {check_id}")
         self._open.discard(check_id)
+        self._last = check_id
 
 
 def shown(frame: Any) -> str:

@@ -27,7 +27,6 @@ async def _answer(server: Server, hello: Message) -> tuple[Message, Closed | Non
     """What a hello is answered with, how the connection ends after an error, and the seconds that took."""
     loop = asyncio.get_running_loop()
     async with server.line() as line:
-        await line.sync()  # so that only the answer is timed
         began = loop.time()
         await line.send(hello)
         answer = await line.until("ready", "error")

@@ -123,7 +123,8 @@ async def gap(server: Server, sheet: Sheet) -> None:
         await device.line.send({"v": 1, "seq": 0, "type": "ping"})
         await sheet.holds("server.reliability.gap-survived", device.line.outcome("pong"))
     async with server.line() as line:
-        await sheet.holds("server.reliability.gap-survived", line.sync())
+        await line.send({"v": 1, "seq": 0, "type": "hello", **server.credential})
+        await sheet.holds("server.reliability.gap-survived", line.until("ready"))
 
 
 @scenario(

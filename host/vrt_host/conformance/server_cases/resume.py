@@ -25,7 +25,7 @@ async def refused(device: Device, **members: object) -> tuple[Message, Closed | 
 
 def is_refusal(answer: Message, closed: Closed | None) -> bool:
     """Whether it failed as it should."""
-    failed = (answer["code"], answer["recoverable"]) == ("RESUME_FAILED", False)
+    failed = (answer.get("code"), answer.get("recoverable")) == ("RESUME_FAILED", False)
     return failed and closed is not None and closed.code == 4404
 
 
@@ -82,8 +82,8 @@ async def unknown_session(server: Server, sheet: Sheet) -> None:
         async with server.line() as line:
             hello = {"v": 1, "seq": 0, "type": "hello", **server.credential, "sessionId": session}
             await line.send(hello)
-            answer = await line.until("error")
-            closed = await line.until_closed()
+            answer = await line.until("ready", "error")
+            closed = None if answer["type"] == "ready" else await line.until_closed()
             right = is_refusal(answer, closed) and answer["seq"] == 0
             sheet.settle("server.resume.unknown-session", right, f"{shown(answer)}, then {closed}")
             sheet.settle("server.resume.unknown-opens-nothing", not line.seen("ready"), "ready came")

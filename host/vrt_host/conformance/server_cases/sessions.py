@@ -56,20 +56,19 @@ async def before_hello(server: Server, sheet: Sheet) -> None:
         await sheet.holds("server.sessions.ping-before-hello", line.until("pong"))
         for message in early:
             await line.text(json.dumps({"v": 1, **message}))
-            error = await sheet.holds("server.sessions.no-session-before-hello", line.until("error", "pong"))
+            error = await sheet.holds("server.sessions.no-session-before-hello", line.until("error"))
             right = error is not None and (error.get("code"), error["seq"]) == ("NO_SESSION", 0)
             sheet.settle(
                 "server.sessions.no-session-before-hello", right, f"{shown(message)}: {shown(error)}"
             )
         place = line.place
         await line.audio(0, bytes(160))
-        await line.sync()
-        errors = line.seen("error", since=place)
-        sheet.settle("server.sessions.audio-before-hello", not errors, shown(errors))
         await line.text("[]")
         await sheet.holds(
             "server.sessions.invalid-before-hello", line.until("error", code="MALFORMED", recoverable=True)
         )
+        errors = line.seen("error", since=place)
+        sheet.settle("server.sessions.audio-before-hello", len(errors) < 2, shown(errors))
         await line.send(hello(server))
         await sheet.holds("server.sessions.hello-after-no-session", line.until("ready"))
 
@@ -256,6 +255,7 @@ async def tools(server: Server, sheet: Sheet) -> None:
         await sheet.holds("server.sessions.bad-tool-declined", line.until("ready"))
     server.needs("call")
     async with server.session(tools=[]) as device:
-        await device.ask("call")
-        called = device.line.seen("tool.call")
-        sheet.settle("server.tools.undeclared-not-called", not called, shown(called))
+        end = await device.begin("call")
+        while end["type"] == "turn.state" and end["state"] != "idle":
+            end = await device.line.until("turn.state", "tool.call")
+        sheet.settle("server.tools.undeclared-not-called", end["type"] == "turn.state", shown(end))
