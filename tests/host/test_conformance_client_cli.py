@@ -1,12 +1,15 @@
 """`vrt conformance client`, up to the client; tests/e2e/test_conformance_client.py has the rest."""
 
+import asyncio
 import json
 import socket
+import subprocess
 import sys
 
 import pytest
 from vrt_host.cli import main
 from vrt_host.conformance.client_cases import CHECKS
+from vrt_host.resources import root
 
 
 def test_list_shows_every_check(capsys):
@@ -79,3 +82,34 @@ def test_faults_are_reported_with_the_clients_output_and_no_secret(tmp_path, cap
     assert outcomes == {"client.sessions.hello-first": "failed", "client.sessions.opens": "failed"}
     assert "rude client here" in said.err
     assert "s3cret" not in said.out + report.read_text()
+
+
+async def test_device_that_comes_by_itself_is_tested():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    words = [
+        "conformance",
+        "client",
+        "--listen",
+        f"{port}",
+        "--only",
+        "client.gate",
+        "--only",
+        "client.tools",
+    ]
+    device = root() / "tests" / "conformance" / "client_on_cpython.py"
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    suite = await asyncio.create_subprocess_exec(sys.executable, "-u", "-m", "vrt_host", *words, **pipes)
+    async with asyncio.timeout(60):
+        assert f"connect it to ws://127.0.0.1:{port}/" in (await suite.stdout.readline()).decode()
+        client = await asyncio.create_subprocess_exec(
+            sys.executable, device, f"ws://127.0.0.1:{port}/", stdout=subprocess.DEVNULL
+        )
+        try:
+            said = (await suite.communicate())[0].decode()
+        finally:
+            client.terminate()
+            await client.wait()
+    assert suite.returncode == 0, said
+    assert " passed" in said
+    assert "failed" not in said

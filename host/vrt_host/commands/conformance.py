@@ -246,8 +246,8 @@ def _client(args: argparse.Namespace) -> int:
         raise UsageError(
             f"give either a command that starts the client, after --, with {URL} in it, or --listen"
         )
-    if not 0 < args.ping_interval <= 600:
-        raise UsageError(f"--ping-interval {args.ping_interval:g} must be above 0 and at most 600")
+    if not 0 < args.ping_interval <= 60:
+        raise UsageError(f"--ping-interval {args.ping_interval:g} must be above 0 and at most 60")
     host, port = ("127.0.0.1", 0) if args.listen is None else _address(args.listen)
     return asyncio.run(_test_client(args, checks, WebSocketListener(host, port)))
 

@@ -50,13 +50,15 @@ class Scenario(Generic[S]):
     act: Callable[[S, Sheet], Awaitable[None]]
     alone: bool = False
     """It measures time, so that nothing else may run beside it."""
+    seconds: float = SCENARIO_S
+    """What it may take, before the factor."""
 
 
 def scenario(
-    *checks: Check, alone: bool = False
+    *checks: Check, alone: bool = False, seconds: float = SCENARIO_S
 ) -> Callable[[Callable[[S, Sheet], Awaitable[None]]], Scenario[S]]:
     """Makes a scenario of a coroutine function; its name is the function's."""
-    return lambda act: Scenario(act.__name__.replace("_", " "), checks, act, alone)
+    return lambda act: Scenario(act.__name__.replace("_", " "), checks, act, alone, seconds)
 
 
 def matching(check_id: str, only: Sequence[str]) -> bool:
@@ -101,14 +103,14 @@ async def play(
 async def _act(scenario: Scenario[S], stage: S, ledger: Ledger, pace: Pace) -> None:
     sheet = Sheet(ledger, scenario.checks)
     try:
-        async with asyncio.timeout(pace.s(SCENARIO_S)):
+        async with asyncio.timeout(pace.s(scenario.seconds)):
             await scenario.act(stage, sheet)
     except NotTestable as absent:
         sheet.close(absent=str(absent))
     except Unmet as unmet:
         sheet.close(str(unmet))
     except TimeoutError:
-        sheet.close(f"the scenario {scenario.name!r} took more than {pace.s(SCENARIO_S):g} s")
+        sheet.close(f"the scenario {scenario.name!r} took more than {pace.s(scenario.seconds):g} s")
     except Exception as error:
         log.exception("the scenario %r failed", scenario.name)
         sheet.close(f"the suite itself failed: {type(error).__name__}: {error}")

@@ -26,7 +26,7 @@ SHAPES = (
     must("client.resume.session-id-opaque", "§6.3", "the sessionId means nothing; a resume names it as it was given"),
 )  # fmt: skip
 async def ready_comes_in_every_shape(stage: Stage, sheet: Sheet) -> None:
-    for case in vectors(valid=True):
+    for case in vectors({}, valid=True):
         name = case["id"].removeprefix("server.ready.")
         if name == case["id"] or not name.startswith(SHAPES):
             continue
