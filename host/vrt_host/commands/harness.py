@@ -15,7 +15,7 @@ from typing import Any
 from rich.console import Console
 
 from vrt_host.commands.conformance import deliver
-from vrt_host.conformance.checks import Finding
+from vrt_host.conformance.checks import Finding, Outcome
 from vrt_host.conformance.report import Report
 from vrt_host.conformance.run import Pace
 from vrt_host.conformance.server import Frame
@@ -182,10 +182,14 @@ async def _one(
     else:
         findings = await player.play(scenario, device, **common)
     if args.picture is not None:
-        told = [event for event in recorder.events if event["source"] != "wire"] if device.tells else []
-        _draw(
-            args.picture, retold.picture(seen, title=scenario.title, subtitle=scenario.why, told=told), view
+        made = retold.picture(
+            seen,
+            title=scenario.title,
+            subtitle=scenario.why,
+            ok=all(one.outcome is not Outcome.FAILED for one in findings),
+            told=[event for event in recorder.events if event["source"] != "wire"] if device.tells else (),
         )
+        _draw(args.picture, made, view)
     return findings
 
 

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import logging
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vrt_host import conformance
+from vrt_host import conformance, server
 from vrt_host.agents import registry
 from vrt_host.agents.base import Agent
 from vrt_host.config import DEFAULT_HOST, DEFAULT_PORT, ServerConfig, TurnLimits
 from vrt_host.errors import UsageError
+from vrt_host.harness.capture import Capture, recorded
+from vrt_host.links.websocket import WebSocketLink
 from vrt_host.server import serve
 from vrt_host.session import Limits
 
@@ -73,6 +76,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--resume-window", type=float, metavar="S", help="keep a lost session for so long (default: 30, or 3)"
     )
+    parser.add_argument(
+        "--record", type=Path, metavar="FILE", help="write every frame to a capture (docs/harness.md)"
+    )
     parser.add_argument("--verbose", action="store_true", help="log more")
 
 
@@ -95,8 +101,21 @@ def run(args: argparse.Namespace) -> int:
     limits = _limits(args)
     agents = registry.factory(args.agent, script=PROFILE if args.conformance else args.script)
     turn_limits = CONFORMANCE_TURNS if args.conformance else None
-    asyncio.run(_serve(config, args.agent, agents, limits=limits, turn_limits=turn_limits))
+    with contextlib.nullcontext() if args.record is None else _recording(args.record):
+        asyncio.run(_serve(config, args.agent, agents, limits=limits, turn_limits=turn_limits))
     return 0
+
+
+@contextlib.contextmanager
+def _recording(path: Path) -> Iterator[None]:
+    """Every frame goes into a capture. The server makes its links of the class that it knows by this name."""
+    name, usual = "WebSocketLink", WebSocketLink
+    with Capture(path, by="vrt serve", stopped=logging.getLogger("vrt_host.capture").warning) as capture:
+        setattr(server, name, recorded(capture))
+        try:
+            yield
+        finally:
+            setattr(server, name, usual)
 
 
 def _limits(args: argparse.Namespace) -> Limits:

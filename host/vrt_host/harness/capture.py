@@ -99,6 +99,7 @@ class Capture:
         self._origin = clock()
         self._size = 0
         self._connections = 0
+        self._ended: set[int] = set()
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
             self._file: Any = os.fdopen(os.open(path, flags, 0o600), "wb", buffering=0)
@@ -122,8 +123,10 @@ class Capture:
         self.add("audio", connection, who, audio=frame)
 
     def end(self, connection: int, who: Who, code: int) -> None:
-        """A connection ends."""
-        self.add("end", connection, who, code=code)
+        """A connection ends; of its ends the first one counts."""
+        if connection not in self._ended:
+            self._ended.add(connection)
+            self.add("end", connection, who, code=code)
 
     def taps(self) -> Callable[[int, Frame], None]:
         """Hears the frames of the suite's server (`player.Tap`), whose connections are numbered from 1."""
@@ -295,7 +298,7 @@ def recorded(capture: Capture) -> type[WebSocketLink]:
 
         def attach(self, receiver: Receiver) -> None:
             self.number = capture.connected(self.peer)
-            super().attach(_Ear(receiver, capture, self.number))
+            super().attach(_Ear(receiver, capture, self))
 
         def write(self, frames: Iterable[str | bytes]) -> None:
             frames = list(frames)
@@ -316,10 +319,10 @@ def recorded(capture: Capture) -> type[WebSocketLink]:
 class _Ear:
     """A link's receiver that is recorded."""
 
-    def __init__(self, receiver: Receiver, capture: Capture, number: int) -> None:
+    def __init__(self, receiver: Receiver, capture: Capture, link: Any) -> None:
         self._receiver = receiver
         self._capture = capture
-        self._number = number
+        self._link = link
 
     def heard(self) -> None:
         self._receiver.heard()
@@ -328,13 +331,14 @@ class _Ear:
         self._receiver.flush()
 
     def text(self, frame: str) -> None:
-        self._capture.text(self._number, "device", frame)
+        self._capture.text(self._link.number, "device", frame)
         self._receiver.text(frame)
 
     def audio(self, frame: bytes) -> None:
-        self._capture.audio(self._number, "device", frame)
+        self._capture.audio(self._link.number, "device", frame)
         self._receiver.audio(frame)
 
     def lost(self, *, too_large: bool) -> None:
-        self._capture.end(self._number, "device", 1009 if too_large else 1006)
+        closed = self._link.protocol.close_rcvd
+        self._capture.end(self._link.number, "device", 1006 if closed is None else closed.code)
         self._receiver.lost(too_large=too_large)

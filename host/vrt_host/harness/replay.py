@@ -112,9 +112,11 @@ class _Replay:
         self.sheet.settle("harness.replay.comes-back", True)
         await asyncio.sleep(self.stage.s(REST_S))
         more = self.session.results()[self._results :]
-        self.sheet.settle(
-            "harness.replay.results", not more, f"a result more than was recorded: {shown(more[:1])}"
-        )
+        if more or self._results:
+            told = f"a result more than was recorded: {shown(more[:1])}"
+            self.sheet.settle("harness.replay.results", not more, told)
+        else:
+            self.sheet.not_testable("harness.replay.results", "no call was recorded")
         self.view.note(f"{self._results} results were compared")
 
     async def _connect(self, segment: Sequence[Line], *, first: bool) -> None:

@@ -26,16 +26,27 @@ RATE = 24_000
 _MARGIN_S = 0.5
 
 
-def picture(lines: Sequence[Line], *, title: str, subtitle: str = "", told: Sequence[Event] = ()) -> Picture:
-    """Everything that `timeline.draw` needs. `told`: what a board told itself, on the same clock, instead of the wire."""
+def picture(
+    lines: Sequence[Line],
+    *,
+    title: str,
+    subtitle: str = "",
+    ok: bool | None = None,
+    told: Sequence[Event] = (),
+) -> Picture:
+    """Everything that `timeline.draw` needs. `ok`: whether all checks passed, where there were some.
+
+    `told`: what a board told itself, on the same clock, instead of what the wire tells.
+    """
     began = min((line.t for line in lines), default=0.0)
     end = max((line.t for line in lines), default=0.0) - began + _MARGIN_S
     moved = [_moved(line, began) for line in lines]
     seen = [event for event in told if 0 <= event["t"] - began <= end]
     heard = [{**event, "t": event["t"] - began} for event in seen] or list(events(moved))
+    name = "" if ok is None else "checked"
     scene: list[Event] = [
-        {"t": 0.0, "source": "demo", "event": "scene", "number": 1, "title": title},
-        {"t": end, "source": "demo", "event": "scene.end", "number": 1, "ok": None, "note": ""},
+        {"t": 0.0, "source": "demo", "event": "scene", "number": 1, "title": name},
+        {"t": end, "source": "demo", "event": "scene.end", "number": 1, "ok": ok, "note": ""},
     ]
     made = story.picture([scene[0], *heard, scene[1]], end)
     made.title, made.subtitle = title, subtitle
@@ -103,18 +114,20 @@ def _event(line: Line, name: str, /, **fields: Any) -> Event:
 
 def sound(lines: Sequence[Line], who: str) -> Samples:
     """What one side sent, from time 0 at `RATE`; silence for a format that is not read here (opus)."""
-    form = {"encoding": "", "sampleRate": 24_000}
+    form: dict[str, Any] = {"encoding": ""}
     pieces: list[tuple[float, Samples]] = []
-    until = 0.0
+    until, closed, epoch = 0.0, -1, 0
     for line in lines:
         message = line.message or {}
         kind = message.get("type")
         if line.who == "host" and kind == "ready":
             form = message.get("input" if who == "device" else "output") or form
+        elif line.who == "host" and kind == "audio.start":
+            epoch = message.get("epoch", 0)
         elif who == "host" and kind in {"interrupt", "interrupted"}:
             pieces = [(at, one[: max(0, round((line.t - at) * RATE))]) for at, one in pieces]
-            until = line.t
-        elif line.kind == "audio" and line.who == who and form.get("encoding") in {"pcmu", "pcm16"}:
+            until, closed = line.t, max(closed, message.get("epoch", 0))
+        elif line.kind == "audio" and line.who == who and (who == "device" or epoch > closed):
             piece = _decoded(line.audio[HEADER_BYTES:], form)
             start = max(line.t, until)
             until = start + len(piece) / RATE
@@ -128,6 +141,8 @@ def sound(lines: Sequence[Line], who: str) -> Samples:
 
 
 def _decoded(payload: bytes, form: dict[str, Any]) -> Samples:
+    if form["encoding"] not in {"pcmu", "pcm16"}:
+        return np.zeros(0, np.int16)
     rate = int(form.get("sampleRate", 8_000 if form["encoding"] == "pcmu" else 24_000))
     samples = codec(form["encoding"]).decode(payload)
     return to_pcm16(samples if rate == RATE else resample(samples, rate, RATE))
