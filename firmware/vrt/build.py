@@ -13,7 +13,9 @@ from vrt.errors import ConfigError
 # while code comes in, and afterwards.
 _COLLECT_OFTEN = const(32)
 _COLLECT_PART = const(4)
-_PIECE_BYTES = const(1010)  # of what is sent at once: with its header 1 KiB, and a frame of any format fits
+# What is sent at once, a frame of audio at least: with its header 512 bytes for mu-law, and 1 KiB for samples.
+_PIECE_BYTES = const(498)
+_PIECE_BYTES_PCM16 = const(1010)
 
 
 def start(board):
@@ -56,7 +58,8 @@ def build(board, config):
         gc.threshold(gc.mem_free() // _COLLECT_OFTEN)
     from vrt.links.ws import WebSocketLink
 
-    link = WebSocketLink(config["url"], config["message_bytes"], _PIECE_BYTES, ca=trusted(config["ca"]))
+    piece = _PIECE_BYTES_PCM16 if config["input"] == "pcm16" else _PIECE_BYTES
+    link = WebSocketLink(config["url"], config["message_bytes"], piece, ca=trusted(config["ca"]))
     from vrt.sound import Sound
 
     sound = Sound(board, config)
