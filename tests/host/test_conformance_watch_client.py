@@ -187,3 +187,13 @@ async def test_an_invalid_message_keeps_its_place_in_the_stream():
     play = new().result(1).hear("text", 2).hear("text", 3, text="a")
     assert outcome(play, "client.framing.schema") is Outcome.FAILED
     assert outcome(play, "client.reliability.seq-contiguous") is Outcome.PASSED
+
+
+async def test_what_came_before_anybody_looked_is_seen():
+    play = Play()
+    link = Link()
+    play.connection = Connection(link)
+    play.hear("hello")
+    play.watch.look(play.connection)
+    play.hear("ping")
+    assert outcome(play, "client.sessions.hello-first") is Outcome.PASSED

@@ -75,8 +75,11 @@ class ClientWatch:
         self.sessions: dict[str, _Session] = {}
 
     def look(self, connection: Connection) -> None:
-        """Look at a connection from now on."""
-        connection.observers.append(_Eye(self, connection).frame)
+        """Look at a connection: at what has come already, and at what comes."""
+        eye = _Eye(self, connection)
+        for frame in connection.frames:
+            eye.frame(frame)
+        connection.observers.append(eye.frame)
 
 
 class _Eye:
