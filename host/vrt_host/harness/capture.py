@@ -310,7 +310,8 @@ def recorded(capture: Capture) -> type[WebSocketLink]:
             super().write(frames)
 
         def end(self, code: int, reason: str) -> None:
-            capture.end(self.number, "host", code)
+            answer = self.protocol.close_rcvd is not None  # the link itself answers the client's close like this
+            capture.end(self.number, "device" if answer else "host", code)
             super().end(code, reason)
 
     return RecordedLink

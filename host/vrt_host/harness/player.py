@@ -351,9 +351,12 @@ class Player:
             found = await self.recorder.wait_for(
                 match, within=max(0.0, deadline - time.monotonic()), after=place
             )
-        except NotSeen as error:
+        except NotSeen:
             raise self._unmet(
-                sheet, step, check, f"no {look.wanted(value)} within {within:g} s; {look.came(error.since)}"
+                sheet,
+                step,
+                check,
+                f"no {look.wanted(value)} within {within:g} s; {look.came(self.recorder.events[self._place :])}",
             ) from None
         if look.fatal(found):
             raise self._unmet(sheet, step, check, f"the board stopped: {look.told(found)}")

@@ -232,6 +232,9 @@ def _verbs() -> frozenset[str]:
 
 def _told(error: ValidationError) -> BadFile:
     """A fault against the schema with its place in the file."""
+    parent: Any = error.parent
+    while parent is not None and parent.validator == "anyOf":  # none of its branches is what was meant
+        error, parent = parent, parent.parent
     where = ""
     for part in error.absolute_path:
         where += f"[{part}]" if isinstance(part, int) else f".{part}" if where else str(part)
