@@ -163,6 +163,7 @@ class App:
             self.conversation.handle(now)
         except MemoryError:
             self._full = 1
+            self.conversation.waiting = True  # no call starts: it may have closed an epoch
             if session.state != state or session.streams.handled != handled or handled == self._unread_at:
                 self._full = 2
             self._unread_at = handled
@@ -181,6 +182,7 @@ class App:
         # Messages, which go before audio.
         link, session = self.link, self.session
         if link.writable and session.state == "connecting":
+            gc.collect()  # what it took to connect goes before our hello comes, which may be long
             session.opened(now)
         while link.writable:
             data = session.data_to_send(now)
@@ -199,7 +201,6 @@ class App:
         conversation.quiet = True
 
     def hello(self, resumed):
-        gc.collect()  # what it took to connect goes before what may be a long text
         config, name = self.config, self.board.NAME
         made = {
             "device": {"id": config["id"] or name, "board": name, "firmware": VERSION},

@@ -32,7 +32,7 @@ class Conversation:
         self._since = 0  # ticks of the turn's last sign of life
         self._voice = False  # somebody spoke at the last step
         # No call starts until all that the server sent before has been read: it may have closed the call's epoch (§6.2).
-        self.waiting = False  # since a resume
+        self.waiting = False  # since a resume, or a message that was not taken
         self.unread = False  # more came at once than the App takes in a step
         self.restored = journal.session_id is not None
         if self.restored:
@@ -179,6 +179,7 @@ class Conversation:
         elif kind == "stalled":
             self.log.fault("OUTBOX_FULL", "the server acknowledges nothing")
             self.closing = _CLOSE_REPLACED
+            self.waiting = True  # what is not taken may close an epoch
         elif kind == "invalid":
             self.log.fault(code, message)
         elif kind == "unexpected":

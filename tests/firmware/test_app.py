@@ -230,6 +230,19 @@ def test_device_closes_when_nothing_is_acknowledged():
     assert device.app.session.streams.free() == 32
 
 
+def test_nothing_starts_behind_a_call_that_was_not_taken():
+    device = opened()
+    for number in range(25):  # their results leave 7 slots
+        device.call("nothing", 1, call=f"n{number}")
+    device.run(100)
+    for number in range(8):
+        device.call("light", 1, call=f"c{number}", state="on")
+    device.say("interrupted", epoch=1)
+    device.run(500)
+    assert device.last("error")["code"] == "OUTBOX_FULL"
+    assert device.done == []
+
+
 # --- the uplink
 
 

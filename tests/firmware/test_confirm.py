@@ -1,4 +1,5 @@
 # The button that confirms: held for a second, begun after the request, for one call only.
+from support import raises
 from vrt.tools.confirm import Confirm
 
 CALL = ("call-1", "digest", 7)
@@ -120,6 +121,20 @@ def test_second_request_starts_from_nothing():
     assert play(confirm, (True, 3000), now=1910)[0] is None, "the hold began before this request"
     assert play(confirm, (False, 10), (True, 1100), now=4910)[0] == "confirmed"
     assert not confirm.use(*CALL, 6100)
+
+
+class Heavy:
+    # A number for which the heap has no room.
+    def __lt__(self, other):
+        raise MemoryError
+
+    __gt__ = __lt__
+
+
+def test_request_without_memory_for_it_grants_nothing():
+    for confirm in (Confirm(), asked()):
+        raises(MemoryError, confirm.ask, *CALL, 1000, Heavy())
+        assert not confirm.use(*CALL, 1100)
 
 
 def test_cancelled_request_hears_nothing():

@@ -111,6 +111,27 @@ def test_a_message_without_room_comes_again():
     assert device.done == ["light on"]
 
 
+def test_nothing_starts_while_a_message_is_outstanding():
+    device = opened()
+    device.turn("thinking", 1)
+    device.run(20)
+    device.link.unread = lambda: False
+    try:
+        decoding(device, 2, 2)
+        device.call("light", 1, state="on")
+        device.say("interrupted", epoch=1)  # this one does not fit
+        device.run(1000)
+    finally:
+        decoding_again()
+    assert device.done == []
+    device.ready(resumedFrom=0)
+    device.say("interrupted", epoch=1)
+    device.receive("pong")
+    device.run(50)
+    assert device.done == []
+    assert device.sent("tool.result")[0]["code"] == "INTERRUPTED"
+
+
 def test_a_message_that_never_fits_ends_the_session():
     device = opened()
     try:

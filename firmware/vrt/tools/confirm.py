@@ -21,12 +21,13 @@ class Confirm:
 
     def ask(self, call_id, digest, epoch, now, timeout_ms=_WINDOW_MS):
         # A new request; it replaces the one before. `timeout_ms` can shorten the time to answer.
-        self._call = (call_id, digest, epoch)
+        self.cancel()
         self._timeout_ms = min(_WINDOW_MS, timeout_ms)
         self._since = self._seen = now
         self._armed = False  # the button has been seen up since the request: only now does a press count
         self._pressed = None  # ticks at which the press that counts began
         self.asking = True
+        self._call = (call_id, digest, epoch)  # last: without memory for all of it nothing can be granted
 
     def poll(self, down, now):
         # Every loop while asking. "confirmed", "refused" or "expired" ends the request; None: it still waits.
