@@ -21,7 +21,7 @@ SETTINGS = {
     "output": ("pcmu", ("pcmu", "pcm16")),  # format to play
     "buffer_ms": (600, (100, 3000)),  # how far the host may run ahead of the speaker
     "prefill_ms": (40, (0, 500)),  # audio gathered before the sound begins
-    "message_bytes": (3072, (1024, 32768)),  # the largest message from the host
+    "message_bytes": (2048, (1024, 32768)),  # the largest message from the host
     "ping_ms": (
         15_000,
         (1000, 60_000),

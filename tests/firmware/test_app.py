@@ -16,7 +16,7 @@ def test_device_introduces_itself():
     assert hello["auth"] == {"token": "s3cret"}
     assert hello["device"]["id"] == "kitchen"
     assert hello["device"]["board"] == "fake"
-    assert hello["limits"] == {"messageBytes": 3072, "audioBytes": 3072, "queuedCalls": 8, "bufferMs": 600}
+    assert hello["limits"] == {"messageBytes": 2048, "audioBytes": 2048, "queuedCalls": 8, "bufferMs": 600}
     assert hello["input"] == {"encoding": "pcmu", "sampleRate": 8000}
     assert hello["output"] == {"encoding": "pcmu", "sampleRate": 8000}
     assert sorted([tool["name"] for tool in hello["tools"]]) == ["light", "slow", "unlock"]

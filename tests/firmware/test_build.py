@@ -18,7 +18,7 @@ def test_a_device_is_built_and_forgets_what_built_it():
         app = started(Board(url="ws://host:1/", safe_boot_ms=0))
     assert app.session.state == "connecting"
     assert len(app.tools.declare()) > 1  # the board's own tools
-    assert len(app.link.rx) == 3072
+    assert len(app.link.rx) == 2048
     assert app.sound.input == app.sound.output == ("pcmu", 8000)
     for name in ("vrt.build", "vrt.config", "vrt.tools.declaration"):
         assert name not in sys.modules, name

@@ -11,7 +11,7 @@ def test_the_url_is_enough():
     config = checked({"url": "ws://host:1/"})
     assert config["url"] == "ws://host:1/"
     assert (config["listen"], config["duplex"], config["mute"]) == ("button", "half", False)
-    assert (config["input"], config["output"], config["message_bytes"]) == ("pcmu", "pcmu", 3072)
+    assert (config["input"], config["output"], config["message_bytes"]) == ("pcmu", "pcmu", 2048)
     assert config["voice_confirm"] is False
     assert sorted(config) == sorted(SETTINGS)
 
