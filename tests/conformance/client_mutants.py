@@ -232,7 +232,7 @@ def acks_late():
 
 @breaks(
     "client.reliability.acknowledges",
-    also=["client.reliability.", "client.resume."],
+    also=["client.reliability.ack", "client.reliability.duplicate-acknowledged"],
     rare=True,
 )
 def acks_never():
@@ -400,14 +400,7 @@ def session_ids_trimmed():
     "client.resume.reconnects",
     "client.resume.error-decides",
     "client.resume.comes-back",
-    also=[
-        "client.resume.",
-        "client.resume.",
-        "client.gate.",
-        "client.resume.",
-        "client.reliability.",
-        "client.audio.",
-    ],
+    also=["client.resume.", "client.gate.", "client.audio.", "client.reliability.ack-beyond-last"],
     rare=True,
 )
 def a_lost_connection_is_a_lost_session():
@@ -455,9 +448,7 @@ def an_open_session_never_fails():
     wrap(Session, "receive_text", receive)
 
 
-@breaks(
-    "client.resume.refused-is-over", "client.resume.failed-in-session", also=["client.resume."], rare=True
-)
+@breaks("client.resume.refused-is-over", "client.resume.failed-in-session", rare=True)
 def asks_again_and_again():
     def change(message):
         if message.get("code") == "RESUME_FAILED":

@@ -305,7 +305,7 @@ def the_server_is_asked_to_interrupt():
     wrap(Conversation, "_silence", silence)
 
 
-@breaks("client.gate.above-is-open", also=["client."], rare=True)
+@breaks("client.gate.above-is-open", also=["client.gate.", "client.interrupt.", "client.audio."], rare=True)
 def interrupted_closes_everything_to_come():
     def change(message):
         if message["type"] == "interrupted":
@@ -560,7 +560,7 @@ def plays_no_pcm16():
     wrap(Sound, "adopt", adopt)
 
 
-@breaks("client.audio.playback-reports-part", also=["client.audio."], rare=True)
+@breaks("client.audio.playback-reports-part", rare=True)
 def playback_is_never_reported():
     Session.playback = lambda self, item, played_ms: None
 

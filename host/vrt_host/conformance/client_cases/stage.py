@@ -65,6 +65,8 @@ class Stage:
         self.formats: dict[str, Message] = {"input": PCMU, "output": PCMU}
         self.mute = False
         """It was found to send no audio."""
+        self.reports = False
+        """It was found to report what it plays."""
         self._runs = False
 
     # --- connections
