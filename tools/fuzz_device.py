@@ -28,6 +28,7 @@ if sys.implementation.name != "micropython":
 
 KEY = b"AAECAwQFBgcICQoLDA0ODw=="
 SEPARATOR = b"\x1e"  # between the steps of a sequence; JSON has no place for it
+STEPS = 24  # of a sequence are taken, or mutations would make long ones of it that find nothing more
 LIMIT = 300  # bytes of the largest message, so that larger ones are met too
 
 
@@ -52,7 +53,13 @@ def canonical(value):
     if isinstance(value, list):
         return "[" + ",".join([canonical(one) for one in value]) + "]"
     if isinstance(value, str):
-        return "'" + hexlify(value.encode()).decode() + "'"
+        try:
+            octets = value.encode()
+        except (
+            UnicodeError
+        ):  # CPython's, of half a surrogate pair; MicroPython makes the same bytes of it unasked
+            octets = value.encode("utf-8", "surrogatepass")
+        return "'" + hexlify(octets).decode() + "'"
     if isinstance(value, float):
         whole = value - value == 0 and value % 1 == 0 and abs(value) < 1e15
         return str(int(value)) if whole else f"{value:.5e}"
@@ -217,7 +224,7 @@ class Watched(Session):
 
 def life(data):
     session = Watched()
-    for part in data.split(SEPARATOR):
+    for part in data.split(SEPARATOR)[:STEPS]:
         if part:
             session.step(part[0], part[1:])
     return session

@@ -120,7 +120,8 @@ def device_address(data: bytes) -> None:
     assert tls == (parts.scheme == "wss")
     assert host.lower() == (parts.hostname or ""), (host, parts.hostname)
     assert port == (number or (443 if tls else 80))
-    assert path == (parts.path or "/") + (f"?{parts.query}" if parts.query else ""), path
+    query = data.decode().partition("?")[1:]
+    assert path == (parts.path or "/") + "".join(query), path
 
 
 def addresses() -> list[bytes]:

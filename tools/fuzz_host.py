@@ -10,7 +10,7 @@ import re
 from functools import cache
 from typing import Any, cast
 
-from fuzz_seeds import FORMATS, SEPARATOR, Target, frames, line, vectors
+from fuzz_seeds import FORMATS, SEPARATOR, STEPS, Target, frames, line, vectors
 from vrt_host.config import ServerConfig, is_loopback
 from vrt_host.connection import Connection
 from vrt_host.errors import LocalError, UsageError
@@ -149,7 +149,7 @@ class Desk:
 def host_connection(data: bytes) -> None:
     """Any sequence of frames, times and ends."""
     desk = Desk()
-    for part in data.split(SEPARATOR):
+    for part in data.split(SEPARATOR)[:STEPS]:
         if part:
             desk.step(part[0], part[1:])
 

@@ -12,6 +12,8 @@ from vrt_host.resources import root
 
 SEPARATOR = b"\x1e"
 """Between the steps of a sequence; JSON has no place for it."""
+STEPS = 24
+"""Of a sequence that are taken, or mutations would make long ones of it that find nothing more."""
 FORMATS = {"input": {"encoding": "pcmu"}, "output": {"encoding": "pcmu"}}
 
 
