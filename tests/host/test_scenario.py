@@ -113,6 +113,7 @@ MISTAKES = [
     ([OPEN, {"expect": {}, "check": "c"}], r"steps\[1\]\.expect: must have exactly one of "),
     ([OPEN, {"expect": {"end": True, "message": "a"}, "check": "c"}], r"steps\[1\]\.expect: must have exactly one of "),
     ([OPEN, {"expect": {"end": 7}, "check": "c"}], r"steps\[1\]\.expect\.end: must be: the connection ends"),
+    ([OPEN, {"never": {"results": ["a", "b"]}, "check": "c"}], r"steps\[1\]\.never: 'results' goes with 'expect' alone"),
     ([OPEN, {"count": {"end": True}, "check": "c"}], r"steps\[1\]: 'count' needs 'is'"),
     ([OPEN, EXPECT, EXPECT], r"steps\[2\]\.check: is another check's text"),
     ([OPEN, CALL, CALL, EXPECT], r"steps\[2\]\.call\.as: there is a call 'a' already"),

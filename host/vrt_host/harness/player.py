@@ -13,16 +13,27 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from vrt_host.conformance.checks import Check, Finding, Ledger, NotTestable, Outcome, Sheet, Unmet, shown
+from vrt_host.conformance.checks import (
+    Check,
+    Finding,
+    Ledger,
+    NotTestable,
+    Outcome,
+    Sheet,
+    Unmet,
+    must,
+    shown,
+)
 from vrt_host.conformance.client_cases.stage import Stage
 from vrt_host.conformance.run import Pace
 from vrt_host.conformance.server import Connection, Frame, Message, Session
 from vrt_host.conformance.watch_client import ALWAYS, ClientWatch
 from vrt_host.conformance.websocket import WebSocketListener
+from vrt_host.errors import UsageError, VrtError
 from vrt_host.harness import look
 from vrt_host.harness.desk import Device, Wire
 from vrt_host.harness.live import View
@@ -96,34 +107,60 @@ async def play(
     taps: tuple[Tap, ...] = (),
 ) -> list[Finding]:
     """Play it with a device that connects to `at`; returns what came of its checks, and of the rules that were broken."""
-    ledger = Ledger((*scenario.checks, *ALWAYS))
+    alive = runs_on(scenario.name, scenario.section)
+    ledger = Ledger((*scenario.checks, alive, *ALWAYS))
     sheet = Sheet(ledger, scenario.checks)
     ears = Ears(ledger, recorder, taps)
-    async with stage_for(device, ears, recorder, at=at, pace=pace or Pace()) as (stage, wire):
+    async with stage_for(device, ears, recorder, alive, at=at, pace=pace or Pace()) as (stage, wire):
         await Player(scenario, device, stage, wire, recorder, view).run(sheet)
-    mine = {check.id for check in scenario.checks}
+    sheet.close()
+    return found(ledger, (*scenario.checks, alive) if device.tells else scenario.checks)
+
+
+def runs_on(name: str, section: str) -> Check:
+    """That the firmware of a simulated board does not fail meanwhile, or when it is switched off."""
+    return must(f"harness.{name}.the-board-runs-on", section, "the board's firmware runs on without a fault")
+
+
+def found(ledger: Ledger, checks: Iterable[Check]) -> list[Finding]:
+    """What came of these checks, and of the rules that always hold those that were broken."""
+    mine = {check.id for check in checks}
     broken = {Outcome.FAILED, Outcome.WARNED}
     return [one for one in ledger.findings() if one.check.id in mine or one.outcome in broken]
 
 
 @contextlib.asynccontextmanager
 async def stage_for(
-    device: Device, ears: Ears, recorder: Recorder, *, at: tuple[str, int], pace: Pace
+    device: Device, ears: Ears, recorder: Recorder, alive: Check, *, at: tuple[str, int], pace: Pace
 ) -> AsyncIterator[tuple[Stage, Wire]]:
-    """A server that listens, the wire before it at `at`, and the device, which is stopped at the end."""
-    async with contextlib.AsyncExitStack() as stack:
-        listener = await stack.enter_async_context(WebSocketListener())
-        inside = urlsplit(listener.url)
-        assert inside.hostname is not None
-        assert inside.port is not None
-        wire = Wire(
-            (inside.hostname, inside.port),
-            at=at,
-            observer=lambda event, **more: recorder.add("proxy", event, **more),
-        )
-        await stack.enter_async_context(wire)
-        stack.push_async_callback(device.stop)
-        yield Stage(listener, wire.url, device, ears, pace=pace), wire
+    """A server that listens, the wire before it at `at`, and the device, which is stopped at the end.
+
+    `alive` is settled: a board that fails ends what is inside, and that is all.
+    """
+    try:
+        async with contextlib.AsyncExitStack() as stack:
+            listener = await stack.enter_async_context(WebSocketListener())
+            inside = urlsplit(listener.url)
+            assert inside.hostname is not None
+            assert inside.port is not None
+            wire = Wire(
+                (inside.hostname, inside.port),
+                at=at,
+                observer=lambda event, **more: recorder.add("proxy", event, **more),
+            )
+            await stack.enter_async_context(wire)
+            stack.push_async_callback(device.stop)
+            yield Stage(listener, wire.url, device, ears, pace=pace), wire
+    except UsageError:
+        raise
+    except VrtError as error:
+        ears.ledger.settle(alive.id, False, str(error))
+    else:
+        ears.ledger.settle(alive.id, True)
+
+
+class _Failed(Unmet):
+    """A check has failed, after which nothing else can be looked at."""
 
 
 class Player:
@@ -160,6 +197,10 @@ class Player:
         except NotTestable as absent:
             sheet.close(absent=str(absent))
             self.view.note(f"not testable: {absent}")
+        except _Failed as failed:  # which its check has been told
+            self.view.failed(self.recorder.now, f"{step.place}: {failed}")
+            open_ = not all(self.stage.watch.ledger.settled(check.id) for check in self.scenario.checks)
+            sheet.close(f"{step.place}: {failed}" if open_ else None)
         except Unmet as unmet:
             self.view.failed(self.recorder.now, f"{step.place}: {unmet}")
             sheet.close(f"{step.place}: {unmet}")
@@ -180,8 +221,7 @@ class Player:
             try:
                 await verb(step.value, step)
             except Unmet as unmet:
-                sheet.settle(step.check.id, False, f"{step.place}: {unmet}")
-                raise
+                raise self._unmet(sheet, step, step.check, str(unmet)) from None
             self._passed(sheet, step.check)
         if step.verb not in {"press", "speak", "wait"}:
             self._at = time.monotonic()
@@ -409,9 +449,9 @@ class Player:
             sheet.settle(check.id, False, told)
             self.view.failed(self.recorder.now, f"{check.title}: {told}")
 
-    def _unmet(self, sheet: Sheet, step: Step, check: Check, why: str) -> Unmet:
+    def _unmet(self, sheet: Sheet, step: Step, check: Check, why: str) -> _Failed:
         sheet.settle(check.id, False, f"{step.place}: {why}")
-        return Unmet(f"{check.title}: {why}")
+        return _Failed(f"{check.title}: {why}")
 
     def _show(self, event: Event) -> None:
         who = look.teller(event)

@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from vrt_host.conformance.checks import Finding, Ledger, Outcome, Sheet, Unmet, must, shown
+from vrt_host.conformance.checks import Finding, Ledger, Sheet, Unmet, must, shown
 from vrt_host.conformance.client_cases.stage import Stage
 from vrt_host.conformance.run import Pace
 from vrt_host.conformance.server import Connection, Message, Session
@@ -26,7 +26,7 @@ from vrt_host.conformance.watch_client import ALWAYS
 from vrt_host.harness.capture import Line
 from vrt_host.harness.desk import Device
 from vrt_host.harness.live import View
-from vrt_host.harness.player import Ears, Tap, stage_for
+from vrt_host.harness.player import Ears, Tap, found, runs_on, stage_for
 from vrt_host.harness.recorder import Recorder
 from vrt_host.protocol.audio import HEADER_BYTES
 
@@ -60,20 +60,18 @@ async def replay(
     taps: tuple[Tap, ...] = (),
 ) -> list[Finding]:
     """Replay a session's lines with a device that connects to `at`; returns what came of it, and broken rules."""
-    ledger = Ledger((*CHECKS, *ALWAYS))
+    alive = runs_on("replay", "§7.2")
+    ledger = Ledger((*CHECKS, alive, *ALWAYS))
     sheet = Sheet(ledger, CHECKS)
     ears = Ears(ledger, recorder, taps)
-    async with stage_for(device, ears, recorder, at=at, pace=pace or Pace()) as (stage, _):
+    async with stage_for(device, ears, recorder, alive, at=at, pace=pace or Pace()) as (stage, _):
         try:
             await _Replay(lines, device, stage, recorder, view, sheet).run()
         except Unmet as unmet:
             view.failed(recorder.now, str(unmet))
             sheet.close(str(unmet))
-        else:
-            sheet.close()
-    mine = {check.id for check in CHECKS}
-    broken = {Outcome.FAILED, Outcome.WARNED}
-    return [one for one in ledger.findings() if one.check.id in mine or one.outcome in broken]
+    sheet.close()
+    return found(ledger, (*CHECKS, alive) if device.tells else CHECKS)
 
 
 class _Replay:
@@ -117,7 +115,7 @@ class _Replay:
             self.sheet.settle("harness.replay.results", not more, told)
         else:
             self.sheet.not_testable("harness.replay.results", "no call was recorded")
-        self.view.note(f"{self._results} results were compared")
+        self.view.note(f"results compared: {self._results}")
 
     async def _connect(self, segment: Sequence[Line], *, first: bool) -> None:
         ready = next(m for m in _messages(segment, "host") if m.get("type") == "ready")

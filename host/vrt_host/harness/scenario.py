@@ -146,6 +146,8 @@ def _step(name: str, section: str, place: str, value: Mapping[str, Any]) -> Step
             raise BadFile(place, f"{verb!r} needs 'check': what holds when it passes")
         if sum(kind in value[verb] for kind in KINDS) != 1:
             raise BadFile(f"{place}.{verb}", f"must have exactly one of {', '.join(KINDS)}")
+        if "results" in value[verb] and verb != "expect":
+            raise BadFile(f"{place}.{verb}", "'results' goes with 'expect' alone")
         if verb == "count" and "is" not in more:
             raise BadFile(place, "'count' needs 'is': how many there must be")
     check = None
