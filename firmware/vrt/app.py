@@ -181,7 +181,7 @@ class App:
     def _send(self, now):
         # Messages, which go before audio.
         link, session = self.link, self.session
-        if link.writable and session.state == "connecting":
+        if self._open and link.writable and session.state == "connecting":
             gc.collect()  # what it took to connect goes before our hello comes, which may be long
             session.opened(now)
         while link.writable:
