@@ -434,6 +434,16 @@ def test_link_sends_a_long_text_in_pieces():
     assert link.poll(1002) == TEXT_EVENT, "it breaks in the middle, and reads on"
 
 
+def test_link_sends_all_pieces_at_once_to_a_socket_that_takes_them():
+    for size in (999, 1000, 1001, 1990, 5000):
+        link, sock = opened(tx=1000)
+        sound = Dice(4).bytes(size)
+        for _ in range(2):
+            assert link.send_audio(sound, size), size
+            assert link.writable, size
+        assert unmask(sock.wrote) == [(BINARY, sound), (BINARY, sound)]
+
+
 def test_link_answers_a_ping_before_more_audio():
     link, sock = opened()
     takes = [50]

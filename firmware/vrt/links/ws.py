@@ -119,8 +119,7 @@ class WebSocketLink(WebSocket):
             self.out_n = n
             self._stalled = self.now
             self.sent(done or 0)
-            if self.rest:
-                self._flush()
+            self._flush()  # the other pieces, as far as the socket takes them
         return True
 
     def _write(self, n):
