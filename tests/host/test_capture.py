@@ -12,7 +12,7 @@ from vrt_host import server
 from vrt_host.errors import UsageError
 from vrt_host.harness import capture as captures
 from vrt_host.harness import retold
-from vrt_host.harness.capture import Capture, Line, choose, discreet, load
+from vrt_host.harness.capture import Capture, Line, choose, load, redacted
 from vrt_host.links.websocket import WebSocketLink
 
 SESSION = "3f0e9c1a-7c7e-4a57-9a52-0b8f5d6c2f11"
@@ -93,7 +93,7 @@ def test_session_cannot_be_resumed_with_what_is_written(record, tmp_path):
 
 def test_other_texts_stay_byte_for_byte():
     for text in ('{"v":1, "seq":3,"type":"text" }', "[]", "nonsense", '{"a":1,"a":2}'):
-        assert discreet(text) == text
+        assert redacted(text) == text
 
 
 def test_recording_ends_at_its_greatest_size_with_whole_lines(tmp_path, told):
@@ -124,6 +124,7 @@ def test_line_that_was_written_in_part_is_taken_back(tmp_path, told):
         capture._file = Short(capture._file)
         capture.text(1, "host", "broken")
         capture.text(1, "host", "never")
+    assert path.read_bytes().endswith(b'"whole"}\n')
     assert [line.text for line in load(path)] == ["whole"]
     assert told == [f"the recording {path} ends here: the disk is full"]
 

@@ -102,7 +102,7 @@ def test_tools_beside_the_scenario_are_found(write, tmp_path):
 
 
 MISTAKES = [
-    ([OPEN, {"expec": {}}], r"steps\[1\]: .*'expec' was unexpected"),
+    ([OPEN, {"expected": {}}], r"steps\[1\]: .*'expected' was unexpected"),
     ([OPEN, {}], r"steps\[1\]: must have exactly one of "),
     ([OPEN, {"turn": "thinking", "acks": False}], r"steps\[1\]: must have exactly one of "),
     ([OPEN, {"turn": "sleeping"}], r"steps\[1\]\.turn: 'sleeping' is not one of "),

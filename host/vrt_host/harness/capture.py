@@ -148,7 +148,7 @@ class Capture:
         if self._file is None:
             return
         if line.kind == "text":
-            line = Line(line.t, line.connection, line.who, "text", text=discreet(line.text))
+            line = Line(line.t, line.connection, line.who, "text", text=redacted(line.text))
         self._write(line.to_json())
 
     def _write(self, line: Any) -> None:
@@ -201,7 +201,7 @@ def line_of(connection: int, frame: Frame, t: float) -> Line | None:
     return None
 
 
-def discreet(text: str) -> str:
+def redacted(text: str) -> str:
     """A text frame without its credential, and without enough of a session's id to resume it."""
     try:
         value = json.loads(text)
@@ -310,7 +310,9 @@ def recorded(capture: Capture) -> type[WebSocketLink]:
             super().write(frames)
 
         def end(self, code: int, reason: str) -> None:
-            answer = self.protocol.close_rcvd is not None  # the link itself answers the client's close like this
+            answer = (
+                self.protocol.close_rcvd is not None
+            )  # the link itself answers the client's close like this
             capture.end(self.number, "device" if answer else "host", code)
             super().end(code, reason)
 
