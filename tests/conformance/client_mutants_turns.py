@@ -156,6 +156,10 @@ def previews_run():
 # --- the gate
 
 
+EVERY = 0xFFFFFFFF
+"""Above every epoch that is used here."""
+
+
 def _running(call):
     return call.paused is not None
 
@@ -187,20 +191,43 @@ def running_calls_run_on():
 
 
 @breaks(
-    "client.gate.queued-call-interrupted",
     "client.gate.queued-call-not-started",
-    "client.gate.interrupted-behind-a-resent-call",
-    "client.interrupt.queued-call-interrupted",
     "client.interrupt.queued-call-not-started",
+    also=[
+        "client.gate.queued-call-interrupted",
+        "client.interrupt.queued-call-interrupted",
+    ],  # cut once they run
 )
-def queued_calls_stay_queued():
-
+def queued_calls_start():
     def interrupt(method, self, call):
         if _running(call):
             method(self, call)
 
     wrap(Registry, "_interrupt", interrupt)
     wrap(Registry, "step", ungated)
+
+
+@breaks(
+    "client.gate.queued-call-interrupted",
+    "client.gate.queued-call-not-started",
+    "client.gate.interrupted-behind-a-resent-call",
+    "client.interrupt.queued-call-interrupted",
+    "client.interrupt.queued-call-not-started",
+    rare=True,
+)
+def queued_calls_run():
+    def close_epoch(method, self, closed):
+        for call in self.queue:
+            if self._closed < closed < EVERY and call.epoch <= closed and not _running(call):
+                call.epoch_said, call.epoch = call.epoch, EVERY
+        method(self, closed)
+
+    def end(method, self, call, result):
+        call.epoch = getattr(call, "epoch_said", call.epoch)
+        method(self, call, result)
+
+    wrap(Registry, "close_epoch", close_epoch)
+    wrap(Registry, "_end", end)
 
 
 @breaks(
@@ -213,40 +240,33 @@ def queued_calls_stay_queued():
     "client.gate.resent-call-interrupted",
     "client.gate.resent-call-not-started",
     "client.interrupt.closes-at-once",
-    "client.interrupt.queued-call-not-started",
+    also=["client.interrupt.queued-call-not-started", "client.audio.closed-epoch-not-played"],
 )
-def late_calls_run():
+def interruptions_are_forgotten():
+    def silence(method, self, *reason):
+        method(self, *reason)
+        self.session.closed = self.tools._closed = -1
 
-    def apply(method, self, kind, message):
-        closed = self.closed
-        if kind == "tool.call":
-            self.closed = -1
-        fresh = method(self, kind, message)
-        self.closed = max(closed, self.closed)
-        return fresh
-
-    wrap(Session, "_apply", apply)
-    wrap(Registry, "call", ungated)
-    wrap(Registry, "step", ungated)
+    wrap(Conversation, "_silence", silence)
 
 
 @breaks(
-    "client.gate.newer-epoch-runs", "client.gate.second-interrupted-ignored", "client.interrupt.echo-ignored"
+    "client.gate.newer-epoch-runs",
+    "client.gate.second-interrupted-ignored",
+    "client.interrupt.echo-ignored",
 )
 def interrupted_cuts_everything():
-
     def close(self, epoch):
         self.closed = max(self.closed, epoch)
         return True
 
+    def silence(method, self, *reason):
+        for call in list(self.tools.queue):
+            self.tools._cut(call, "INTERRUPTED", "all are cut")
+        method(self, *reason)
+
     Session.close = close
-
-    def close_epoch(method, self, closed):
-        for call in list(self.queue):
-            self._cut(call, "INTERRUPTED", "all are cut")
-        method(self, closed)
-
-    wrap(Registry, "close_epoch", close_epoch)
+    wrap(Conversation, "_silence", silence)
 
 
 @breaks("client.gate.second-interrupted-ignored", rare=True)
