@@ -86,8 +86,9 @@ def wait(link, wait_ms):
 
 def event(kind, **fields):
     fields["event"] = kind
+    line = json.dumps(fields)  # first: it may find no memory, and the mark promises a line
     sys.stdout.write("\x1e")  # its place among what is printed, which goes another way
-    _send(b"E", 0, json.dumps(fields))
+    _send(b"E", 0, line)
 
 
 def config():
