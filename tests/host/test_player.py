@@ -255,6 +255,23 @@ async def test_hands_are_asked_for(run):
     assert device.did == [("press", 0.2), ("speak", 1), ("power",)]
 
 
+@pytest.mark.parametrize(("tells", "outcome"), [(False, Outcome.PASSED), (True, Outcome.FAILED)])
+async def test_time_counts_from_the_end_of_an_operators_press_and_from_the_beginning_of_a_simulated_one(
+    tells, outcome, run
+):
+    class Pressed(FakeDevice):
+        async def press(self, seconds):
+            await asyncio.sleep(0.5)
+            await self.ws.send(
+                json.dumps({"v": 1, "seq": 1, "type": "interrupt", "epoch": 0, "reason": "user"})
+            )
+
+    played = await run(
+        {"press": 0.5}, expect(within=0.4, message="interrupt"), device=Pressed(done, tells=tells)
+    )
+    assert played.outcome("it is so") is outcome
+
+
 async def test_operator_is_told_what_to_do(monkeypatch):
     monkeypatch.setattr(desk, "REACT_S", 0)
     text = io.StringIO()

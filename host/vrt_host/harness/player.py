@@ -182,6 +182,8 @@ class Player:
         self._place = 0
         """Where the log was when the last step that did something was done."""
         self._at = 0.0
+        self._over = False
+        """What comes now is the end of what was played."""
         recorder.listen(self._show)
 
     async def run(self, sheet: Sheet) -> None:
@@ -208,6 +210,8 @@ class Player:
             sheet.close(f"{step.place}: the scenario took more than {DEADLINE_S:g} s")
         else:
             sheet.close()
+        finally:
+            self._over = True
 
     # --- what is done
 
@@ -223,7 +227,10 @@ class Player:
             except Unmet as unmet:
                 raise self._unmet(sheet, step, step.check, str(unmet)) from None
             self._passed(sheet, step.check)
-        if step.verb not in {"press", "speak", "wait"}:
+        lasting = (
+            {"press", "speak", "wait"} if self.device.tells else {"wait"}
+        )  # nobody knows when a hand began
+        if step.verb not in lasting:
             self._at = time.monotonic()
 
     async def _do_open(self, value: Any, step: Step) -> None:
@@ -455,7 +462,7 @@ class Player:
 
     def _show(self, event: Event) -> None:
         who = look.teller(event)
-        if who:
+        if who and not self._over:
             self.view.say(event["t"], who, look.told(event))
 
     # --- the session
