@@ -63,10 +63,11 @@ async def serve(
     ready: Callable[[int], None] | None = None,
     observer: Observer | None = None,
     stop: asyncio.Event | None = None,
+    link: type[WebSocketLink] = WebSocketLink,
 ) -> None:
     """Serve until `stop` is set; raises `UsageError` when it cannot listen. The module's docstring says the rest."""
     host = Host(config, agent_factory, limits or Limits(), turn_limits or TurnLimits(), observer)
-    server = await host.listen()
+    server = await host.listen(link)
     watch = asyncio.create_task(host.watch_tokens())
     try:
         if ready is not None:
@@ -104,8 +105,8 @@ class Host:
         self._starting: set[asyncio.Task[None]] = set()
         self._stopping = False
 
-    async def listen(self) -> Any:
-        """Open the port."""
+    async def listen(self, link: type[WebSocketLink] = WebSocketLink) -> Any:
+        """Open the port; each client gets a `link`."""
         config = self.config
         options: dict[str, Any] = {"ssl_handshake_timeout": HANDSHAKE_S} if config.tls is not None else {}
         # A name with two addresses would get two different ports from the system; only one can be told.
@@ -116,7 +117,7 @@ class Host:
                 host or None,
                 config.port,
                 ssl=config.tls,
-                create_connection=WebSocketLink,
+                create_connection=link,
                 origins=[None, *map(Origin, config.origins)],
                 process_request=self._on_request,
                 compression=None,  # payloads are compressed sound; for the rest it costs more than it saves

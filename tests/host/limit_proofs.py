@@ -63,6 +63,7 @@ PROOFS = {
     "config.TurnLimits.playback_wait": _TURNS + "interruption_takes_the_clock_when_playback_does_not_come",
     "config.TurnLimits.held": _TURNS + "client_that_floods_a_waiting_interruption_ends_the_wait",
     "protocol.opus.MAX_S": "host/test_opus.py::test_broken_packet_is_silence_of_its_length_and_counted",
+    "harness.capture.MOST_BYTES": "host/test_capture.py::test_recording_ends_at_its_greatest_size_with_whole_lines",
     # The host: scripts and the offline agent
     "agents.script_json.MAX_FILE": _LIMITS + "script_that_is_too_large_is_refused",
     "agents.script.MAX_SOUND_MS": _LIMITS + "recording_that_is_too_long_is_refused",

@@ -8,12 +8,10 @@ import sys
 import numpy as np
 import pytest
 from host_client import hosting
-from vrt_host import server
 from vrt_host.errors import UsageError
 from vrt_host.harness import capture as captures
 from vrt_host.harness import retold
 from vrt_host.harness.capture import Capture, Line, choose, load, redacted
-from vrt_host.links.websocket import WebSocketLink
 
 SESSION = "3f0e9c1a-7c7e-4a57-9a52-0b8f5d6c2f11"
 READY = {"v": 1, "seq": 0, "type": "ready", "sessionId": SESSION, "input": {"encoding": "pcmu"}, "output": {"encoding": "pcmu"}}  # fmt: skip
@@ -198,9 +196,8 @@ def test_session_is_chosen_by_its_lines_or_its_id():
         choose(lines[3:4])
 
 
-async def test_servers_links_are_recorded_from_hello_to_the_end(record, tmp_path, monkeypatch):
-    monkeypatch.setattr(server, "WebSocketLink", captures.recorded(record))
-    async with hosting() as host:
+async def test_servers_links_are_recorded_from_hello_to_the_end(record, tmp_path):
+    async with hosting(link=captures.recorded(record)) as host:
         async with host.client() as client:
             await client.hello(auth={"token": "s3cret"})
             await client.send("text", text="hi")
@@ -219,10 +216,6 @@ async def test_servers_links_are_recorded_from_hello_to_the_end(record, tmp_path
         assert one in kinds
     assert (lines[-1].kind, lines[-1].who, lines[-1].code) == ("end", "device", 1000)
     assert "s3cret" not in (tmp_path / "c.jsonl").read_text()
-
-
-def test_links_are_not_recorded_unless_that_is_asked_for():
-    assert server.WebSocketLink is WebSocketLink
 
 
 # --- the picture

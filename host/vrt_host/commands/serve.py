@@ -8,18 +8,17 @@ import contextlib
 import logging
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vrt_host import conformance, server
+from vrt_host import conformance
 from vrt_host.agents import registry
 from vrt_host.agents.base import Agent
 from vrt_host.config import DEFAULT_HOST, DEFAULT_PORT, ServerConfig, TurnLimits
 from vrt_host.errors import UsageError
 from vrt_host.harness.capture import Capture, recorded
-from vrt_host.links.websocket import WebSocketLink
 from vrt_host.server import serve
 from vrt_host.session import Limits
 
@@ -101,21 +100,14 @@ def run(args: argparse.Namespace) -> int:
     limits = _limits(args)
     agents = registry.factory(args.agent, script=PROFILE if args.conformance else args.script)
     turn_limits = CONFORMANCE_TURNS if args.conformance else None
-    with contextlib.nullcontext() if args.record is None else _recording(args.record):
-        asyncio.run(_serve(config, args.agent, agents, limits=limits, turn_limits=turn_limits))
+    options: dict[str, Any] = {"limits": limits, "turn_limits": turn_limits}
+    with contextlib.ExitStack() as stack:
+        if args.record is not None:
+            warn = logging.getLogger("vrt_host.capture").warning
+            capture = stack.enter_context(Capture(args.record, by="vrt serve", stopped=warn))
+            options["link"] = recorded(capture)
+        asyncio.run(_serve(config, args.agent, agents, **options))
     return 0
-
-
-@contextlib.contextmanager
-def _recording(path: Path) -> Iterator[None]:
-    """Every frame goes into a capture. The server makes its links of the class that it knows by this name."""
-    name, usual = "WebSocketLink", WebSocketLink
-    with Capture(path, by="vrt serve", stopped=logging.getLogger("vrt_host.capture").warning) as capture:
-        setattr(server, name, recorded(capture))
-        try:
-            yield
-        finally:
-            setattr(server, name, usual)
 
 
 def _limits(args: argparse.Namespace) -> Limits:
@@ -132,7 +124,7 @@ def _limits(args: argparse.Namespace) -> Limits:
     )
 
 
-async def _serve(config: ServerConfig, name: str, agents: Callable[[], Agent], **limits: Any) -> None:
+async def _serve(config: ServerConfig, name: str, agents: Callable[[], Agent], **options: Any) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -154,6 +146,6 @@ async def _serve(config: ServerConfig, name: str, agents: Callable[[], Agent], *
     # later; and a busy port is told at once.
     loading: list[asyncio.Task[None]] = []
     await serve(
-        config, agents, ready=lambda port: loading.append(loop.create_task(load(port))), stop=stop, **limits
+        config, agents, ready=lambda port: loading.append(loop.create_task(load(port))), stop=stop, **options
     )
     await asyncio.gather(*loading)
