@@ -108,19 +108,26 @@ class Verdict:
     bad: dict[str, tuple[str, ...]] = field(default_factory=dict)
     passed: set[str] = field(default_factory=set)
 
+    def wrong(self, mutant: Mutant) -> list[str]:
+        """Where it is not what the mutant deserves."""
+        missed = [f"{check} did not fail" for check in mutant.fails - self.bad.keys()]
+        others = self.bad.keys() - mutant.fails - mutant.may
+        return missed + [f"{check} failed: {self.bad[check]}" for check in others]
 
-def examine(mutant: Mutant, folder: Path, scenarios, *, jobs: int = 24) -> Verdict:
+
+def examine(mutant: Mutant, folder: Path, scenarios, *, jobs: int = 24, answer_s: float = 2.5) -> Verdict:
     """Run scenarios against a mutant, in a loop of its own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(logging.root.manager, "disable", logging.CRITICAL)
         if mutant.fails:
             patch.setattr(vectors, "vectors", lambda: SAMPLE)
         mutant.patch(patch)
-        return asyncio.run(_examine(mutant, folder, scenarios, jobs))
+        return asyncio.run(_examine(mutant, folder, scenarios, jobs, Pace(FACTOR, answer_s)))
 
 
-async def _examine(mutant: Mutant, folder: Path, scenarios, jobs: int) -> Verdict:
+async def _examine(mutant: Mutant, folder: Path, scenarios, jobs: int, pace: Pace) -> Verdict:
     path = folder / f"{mutant.name}.json"
+    path.unlink(missing_ok=True)
     tokens = [TokenFile(path).add(name) for name in ("one", "two")] if mutant.tokens else [None, None]
     script = load(PROFILE)
     stop = asyncio.Event()
@@ -136,7 +143,6 @@ async def _examine(mutant: Mutant, folder: Path, scenarios, jobs: int) -> Verdic
                 stop=stop,
             )
         )
-        pace = Pace(FACTOR, answer_s=3.0)
         ledger = Ledger(CHECKS, secrets=[token for token in tokens if token])
         server = Server(f"ws://127.0.0.1:{await port}", pace, Watch(ledger), *tokens, profile=WORDS)
         findings = await play(scenarios, server, ledger, pace=pace, jobs=jobs)

@@ -217,7 +217,12 @@ def context_of_hello_is_lost(patch):
 
 @mutant(
     "sessions.context-in-order",
-    may=("sessions.kept-while-opening", "reliability.duplicate-not-handled", "resume.in-order-across-cuts"),
+    may=(
+        "sessions.kept-while-opening",
+        "reliability.duplicate-not-handled",
+        "resume.in-order-across-cuts",
+        "errors.invalid-not-acted-on",
+    ),
 )
 def contexts_come_late(patch):
     real = ScriptedAgent.context

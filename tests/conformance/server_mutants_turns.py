@@ -21,6 +21,18 @@ def states(patch, change):
     members(patch, "turn.state", change)
 
 
+def settled_without_display(patch):
+    """A call may be settled after its turn, when there is nothing left to show of it."""
+    real = Calls._settled
+    patch.setattr(
+        Calls,
+        "_settled",
+        lambda self, call, result: (
+            real(self, call, result) if call.key in self._displays else self._answer(self._turn, result)
+        ),
+    )
+
+
 # --- turns and epochs
 
 NEXT = (
@@ -107,7 +119,12 @@ def turns_of_calls_do_not_end(patch):
     real = TurnManager._finish
 
     def finish(self):
-        if not (self._calls.issued and self._turn is not None and self._turn.epoch == 2):
+        second = (
+            self._turn is not None
+            and self._turn.epoch == 2
+            and "tool-stream-v1" not in self._session.capabilities
+        )
+        if not (second and self._calls.issued):
             real(self)
 
     patch.setattr(TurnManager, "_finish", finish)
@@ -157,7 +174,13 @@ def interrupted_names_the_epoch_before(patch):
 
 @mutant(
     "turns.next-turn-is-open",
-    may=("turns.silent-after-interrupt", "turns.interrupted-epoch", "turns.epoch-rises", "turns.new-turn"),
+    may=(
+        "turns.silent-after-interrupt",
+        "turns.interrupted-epoch",
+        "turns.epoch-rises",
+        "turns.new-turn",
+        "turns.late-interrupt-ignored",
+    ),
 )
 def the_next_turn_is_of_the_closed_epoch(patch):
     real = TurnManager._interrupt
@@ -197,19 +220,25 @@ def late_interrupts_count(patch):
 @mutant("turns.text-interrupts-first", may=("turns.text-reason", "turns.idle-text-interrupts-nothing"))
 def texts_do_not_interrupt(patch):
     """The next turn does, but what is told is that it came first."""
-    real = Session.send
-    held = {}
+    send, receive = Session.send, TurnManager.receive
+    by_text, held = [], {}
 
-    def send(self, type_, /, **said):
-        if type_ == "interrupted" and said["reason"] == "user":
+    def received(self, message, now):
+        by_text.append(message["type"] == "text")
+        receive(self, message, now)
+        by_text.pop()
+
+    def sent(self, type_, /, **said):
+        if type_ == "interrupted" and by_text and by_text[-1]:
             held[self] = said
             return True
-        sent = real(self, type_, **said)
+        done = send(self, type_, **said)
         if self in held:
-            real(self, "interrupted", **held.pop(self))
-        return sent
+            send(self, "interrupted", **held.pop(self))
+        return done
 
-    patch.setattr(Session, "send", send)
+    patch.setattr(TurnManager, "receive", received)
+    patch.setattr(Session, "send", sent)
 
 
 @mutant("turns.text-reason")
@@ -217,7 +246,15 @@ def texts_interrupt_for_the_server_s_reason(patch):
     members(patch, "interrupted", lambda said: {**said, "reason": "server"})
 
 
-@mutant("turns.idle-text-interrupts-nothing", may=("turns.text-interrupts-first", "turns.text-reason"))
+@mutant(
+    "turns.idle-text-interrupts-nothing",
+    may=(
+        "turns.text-interrupts-first",
+        "turns.text-reason",
+        "errors.invalid-not-acted-on",
+        "turns.idle-interrupt-ignored",
+    ),
+)
 def every_text_interrupts(patch):
     real = TurnManager.receive
 
@@ -263,9 +300,7 @@ def late_results_count(patch):
 
     patch.setattr(CallQueue, "settle_all", keep)
     patch.setattr(CallQueue, "answered", any_of_them)
-    patch.setattr(
-        Calls, "_settled", lambda self, call, result: self._answer(self._turn, result)
-    )  # the display is gone
+    settled_without_display(patch)
 
 
 @mutant("turns.truncated-to-playback", "turns.playback-of-unknown-item")
@@ -310,7 +345,7 @@ def null_outputs_are_lost(patch):
     patch.setattr(Calls, "result", result)
 
 
-@mutant("tools.failure-arrives")
+@mutant("tools.failure-arrives", may=("streams.settled-tells-code",))
 def every_failure_is_failed(patch):
     real = Calls.result
     patch.setattr(
@@ -386,21 +421,19 @@ def timeouts_leave_the_epoch_open(patch):
 
 @mutant("tools.result-after-timeout-ignored", may=("tools.timeout-closes-epoch",))
 def results_after_a_timeout_count(patch):
-    settle, answered = CallQueue.settle, CallQueue.answered
+    time_out, answered = Calls.time_out, CallQueue.answered
     late = {}
 
-    def keep(self, call_id, now):
-        call = settle(self, call_id, now)
-        if call is not None:
-            late[call_id] = call
-        return call
+    def keep(self, now):
+        call = self._queue.overdue(now)
+        late[call.id] = call
+        time_out(self, now)
 
-    def any_of_them(self, call_id, now):
-        return answered(self, call_id, now) or late.get(call_id)
-
-    patch.setattr(CallQueue, "settle", keep)
-    patch.setattr(CallQueue, "answered", any_of_them)
-    patch.setattr(Calls, "_settled", lambda self, call, result: self._answer(self._turn, result))
+    patch.setattr(Calls, "time_out", keep)
+    patch.setattr(
+        CallQueue, "answered", lambda self, call_id, now: answered(self, call_id, now) or late.get(call_id)
+    )
+    settled_without_display(patch)
 
 
 @mutant(
@@ -627,7 +660,16 @@ def ready_tells_another_format(patch):
     )
 
 
-@mutant("audio.default-format", "audio.otherwise-pcm16", may=("audio.output-format",))
+@mutant(
+    "audio.default-format",
+    "audio.otherwise-pcm16",
+    may=(
+        "audio.output-format",
+        "turns.playback-at-most-sent",
+        "turns.truncated-to-playback",
+        "turns.speech-interrupts",
+    ),
+)
 def ready_tells_mu_law(patch):
     pcmu = {"encoding": "pcmu", "sampleRate": 8000}
     transients(patch, "ready", lambda said: {**said, "input": pcmu, "output": pcmu})

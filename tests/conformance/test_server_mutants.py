@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import sys
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 
@@ -40,7 +41,11 @@ def verdicts(request, tmp_path_factory):
     """What the suite found of each mutant that is asked for; some at a time, since they wait more than they work."""
     wanted = [item.callspec.params["name"] for item in request.session.items if item.function is test_mutant]
     folder = tmp_path_factory.mktemp("mutants")
-    with ProcessPoolExecutor(8, multiprocessing.get_context("spawn")) as pool:
+    methods = multiprocessing.get_all_start_methods()
+    context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
+    context.set_forkserver_preload(["server_mutants"])  # imported once, where the method can
+    with pytest.MonkeyPatch.context() as patch, ProcessPoolExecutor(12, context) as pool:
+        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
         yield {name: pool.submit(work, name, folder) for name in wanted}
         pool.shutdown(cancel_futures=True)
 
@@ -56,16 +61,12 @@ def test_our_own_host_breaks_no_rule(tmp_path, tokens):
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_mutant(verdicts, name):
+def test_mutant(verdicts, name, tmp_path):
     mutant = MUTANTS[name]
-    verdict = verdicts[name].result()
-    assert mutant.fails <= verdict.bad.keys(), (
-        f"not found: {mutant.fails - verdict.bad.keys()}; {verdict.bad}"
-    )
-    unrelated = {
-        check: details for check, details in verdict.bad.items() if check not in mutant.fails | mutant.may
-    }
-    assert not unrelated
+    if (
+        verdicts[name].result().wrong(mutant)
+    ):  # on a busy machine an answer may come late: once more, with patience
+        assert not examine(mutant, tmp_path, needed(mutant), jobs=4, answer_s=10.0).wrong(mutant)
 
 
 def test_every_check_is_failed_by_some_mutant():

@@ -193,14 +193,16 @@ class Line:
 
     async def _find(self, wanted: Callable[[Frame], bool], within: float | None) -> Frame | None:
         deadline = self._deadline(within)
+        over = False
         while True:
             while self._at < len(self.frames):
                 frame = self.frames[self._at]
                 self._at += 1
                 if wanted(frame):
                     return frame
-            if self.closed is not None or not await self._wait(deadline):
+            if over or self.closed is not None:
                 return None
+            over = not await self._wait(deadline)
 
     def _deadline(self, within: float | None) -> float:
         return asyncio.get_running_loop().time() + self._seconds(within)
@@ -212,6 +214,7 @@ class Line:
             async with asyncio.timeout_at(deadline):
                 await self._news.wait()
         except TimeoutError:
+            await asyncio.sleep(0)  # on a busy machine it may lie here, not yet read
             return False
         return True
 
