@@ -34,14 +34,15 @@ def vectors(hello: Message, *, valid: bool) -> Iterator[Message]:
 
 
 def say(session: Session, case: Message) -> str:
-    """Send a case; where its seq can be read, with the stream's next one, lest it pass for a duplicate. Returns the frame."""
+    """Send a case; a seq that is one becomes the stream's next, lest it pass for a duplicate. Returns the frame."""
     assert session.connection is not None
     frame = case.get("text")
     if frame is None:
-        message: Any = case["json"]
-        if wire.position(json.dumps(message), "server"):
-            seq = type(message["seq"])(session.seq + 1)  # 1.0 stays a number with a fraction
-            message = {**message, "seq": seq}
+        message = case["json"]
+        seq = message.get("seq") if isinstance(message, dict) else None
+        if seq in (1, LAST_SEQ) and seq is not True:
+            # 1.0 stays a number with a fraction
+            message = {**message, "seq": type(seq)(session.seq + 1)}
             session.kept.append(message)
         frame = json.dumps(message, ensure_ascii=False)
     session.connection.text(frame)
