@@ -6,6 +6,7 @@
 import sys
 from array import array
 from binascii import crc32, hexlify
+from math import frexp
 
 if __name__ == "__main__":
     _here = (sys.path[0] or ".") + "/.."
@@ -60,9 +61,11 @@ def canonical(value):
         ):  # CPython's, of half a surrogate pair; MicroPython makes the same bytes of it unasked
             octets = value.encode("utf-8", "surrogatepass")
         return "'" + hexlify(octets).decode() + "'"
-    if isinstance(value, float):
-        whole = value - value == 0 and value % 1 == 0 and abs(value) < 1e15
-        return str(int(value)) if whole else f"{value:.5e}"
+    if isinstance(value, float) and value - value == 0:  # neither infinite nor none
+        if value % 1 == 0 and abs(value) < 1e15:
+            return str(int(value))
+        part, power = frexp(value)
+        return f"{int(part * 0x100000)}*2^{power}"  # cut, not rounded, which the two do differently
     return str(value)
 
 
@@ -155,8 +158,8 @@ def settings(data):
     # A configuration; only what both runtimes take for the same JSON is compared.
     import json  # noqa: PLC0415
 
-    if not is_json(data, len(data)):
-        return "no json"
+    if not is_json(data, len(data)) or b"\\u" in data:
+        return "no json"  # or escapes, of which MicroPython's parser makes something else than CPython's
     try:
         made = json.loads(bytes(data).decode())
     except ValueError:
