@@ -1,0 +1,11 @@
+"""The real client and the real server on a faulty wire: whatever happens, nothing is lost, doubled or run too late."""
+
+import os
+
+from pair_machine import PairMachine, runs
+
+EXAMPLES = int(os.environ.get("VRT_MODEL_EXAMPLES", "0"))
+"""How many runs, each time others; 0: the short form, the same runs each time."""
+
+TestPair = PairMachine.TestCase
+TestPair.settings = runs(EXAMPLES or 80, derandomize=not EXAMPLES)
