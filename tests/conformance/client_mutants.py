@@ -91,7 +91,11 @@ def ping_before_hello():
     wrap(Session, "opened", opened)
 
 
-@breaks("client.sessions.quiet-until-ready", "client.resume.waits-for-ready")
+@breaks(
+    "client.sessions.quiet-until-ready",
+    "client.resume.waits-for-ready",
+    also=["client.resume."],  # what it has sent before ready cannot be held back after it
+)
 def results_before_ready():
 
     def around(data_to_send, self, now):
