@@ -118,7 +118,9 @@ class Witness(logging.Handler):
         self.must(message["seq"] == len(agent.sent), "the server skips a number")
         if kind == "interrupted":
             self.must(epoch > agent.closed, "the server closes an epoch twice")
-            if agent.handling.get("type") == "interrupt":
+            if (
+                agent.handling.get("type") == "interrupt" and message["reason"] == "user"
+            ):  # not the agent's own doing
                 self.must(epoch <= agent.handling["epoch"], "a late interruption kills a newer response")
             agent.closed = epoch
         elif epoch is not None and kind not in ("tool.stream", "tool.call.delta"):
