@@ -101,6 +101,11 @@ def rate(window: Window) -> float:
     return window["done"] / window["server_s"]
 
 
+def share(sessions: int) -> Callable[[Window], float]:
+    """Per cent of a core that so many sessions take at 50 frames a second."""
+    return lambda window: 100 * 50 * sessions / rate(window)
+
+
 def median(pairs: list[Pair], value: Callable[[Window], float]) -> tuple[float, float]:
     """Of the bare server, and of the host."""
     bare, host = ([value(window) for window in side] for side in zip(*pairs, strict=True))
@@ -186,10 +191,10 @@ def growth() -> list[tuple[int, dict[str, tuple[float, float]]]]:
         print(f"{sessions} sessions", flush=True)
         found = {mode: median(saturated(work(mode, sessions, 6, 0.5)), rate) for mode in ("echo", "text")}
         found["idle"] = median(work("hold", sessions, 1, 0.2), _mebibytes)
-        pairs = work("pace", sessions, 9, 1.0)
+        pairs = work("pace", sessions, 24, 0.5)
         found["talking"] = median(pairs[-1:], _mebibytes)
         calm = paced(pairs)
-        found["core"] = median(calm, lambda window: 100 * window["server_s"] / window["wall_s"])
+        found["core"] = median(calm, share(sessions))
         found["p50"] = median(calm, lambda window: window["p50_ms"])
         found["p99"] = median(calm, lambda window: window["p99_ms"])
         made.append((sessions, found))
