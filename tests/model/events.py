@@ -13,9 +13,9 @@ class Events:
     # --- the user
 
     def _press(self, ms):
-        self.device.down = True
+        self.device.down_since = self.wire.now
         self.run(ms)
-        self.device.down = False
+        self.device.down_since = None
         self.run(40)
 
     def _confirm(self):

@@ -1,5 +1,7 @@
 """The device: the real firmware but for its link, sound and flash, and a world in which its tools have effects."""
 
+from collections import Counter
+
 from faulty_wire import DeviceLink
 from model_host import NEW_TYPE
 from test_journal import PowerCut
@@ -27,6 +29,7 @@ class ModelSpeaker:
         self.played = played
         self.playing = False
         self.queue = []  # [item, payload, ms left]
+        self.heard = Counter()  # item -> ms
         self.item = None
         self._at = 0
 
@@ -48,6 +51,7 @@ class ModelSpeaker:
             part = min(left, piece[2])
             left -= part
             piece[2] -= part
+            self.heard[piece[0]] += part
             if not piece[2]:
                 self.queue.pop(0)
         ended = self.playing and not self.queue
@@ -55,12 +59,10 @@ class ModelSpeaker:
         return ended
 
     def flush(self):
-        cut = {item: 0 for item, _, _ in self.queue}
-        for item, _, left in self.queue[:1]:
-            cut[item] = FRAME_MS - left
+        cut = dict.fromkeys(item for item, _, _ in self.queue)
         self.queue.clear()
         self.playing = False
-        return list(cut.items())
+        return [(item, self.heard[item]) for item in cut]
 
 
 class ModelMic:
@@ -121,7 +123,8 @@ class ModelDevice:
         self.slots = 32  # of its outbox
         self.wraps_ms = wraps_ms
         self.skew_ms = 0
-        self.down = self.voice = False
+        self.down_since = None  # when the button was pressed
+        self.voice = False  # somebody speaks
         self.boot()
 
     def boot(self):
@@ -171,7 +174,7 @@ class ModelDevice:
     # --- the board
 
     def button(self):
-        return self.down
+        return self.down_since is not None
 
     def led(self, state):
         pass

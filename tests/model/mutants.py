@@ -8,6 +8,8 @@ from vrt.protocol import stream
 from vrt.protocol.lifecycle import Lifecycle
 from vrt.protocol.session import Session
 from vrt.protocol.stream import Streams
+from vrt.tools import Tool
+from vrt.tools.confirm import Confirm
 from vrt.tools.journal import Journal
 from vrt.tools.registry import Registry
 from vrt_host import session as host_session
@@ -58,7 +60,7 @@ def device_never_acknowledges(ack_due):
     return lambda self, now: False
 
 
-@mutant(stream, "diff")
+@mutant(stream, "diff", "restart_device")
 def ticks_do_not_wrap_for_acknowledgements(diff):
     return lambda now, since: now - since
 
@@ -76,6 +78,15 @@ def device_replays_into_a_new_session(forget):
 @mutant(Session, "_stall")
 def device_reads_on_when_its_outbox_is_full(stall):
     return lambda self: None
+
+
+@mutant(Session, "_stall", "lose_acks")
+def device_acknowledges_what_it_refuses(stall):
+    def broken(self):
+        stall(self)
+        self.streams.handled += 1
+
+    return broken
 
 
 @mutant(Session, "close")
@@ -126,6 +137,22 @@ def results_come_again_with_each_resume(ready):
     return broken
 
 
+@mutant(Confirm, "poll", "confirm")
+def any_press_confirms(poll):
+    def broken(self, down, now):
+        if down and self.asking:
+            self.asking = False
+            return "confirmed"
+        return poll(self, down, now)
+
+    return broken
+
+
+@mutant(Tool, "asks", "nothing")
+def nothing_needs_confirmation(asks):
+    return lambda self, arguments: False
+
+
 @mutant(Journal, "_save", "crash")
 def journal_is_not_written(save):
     return lambda self, entry: None
@@ -146,9 +173,9 @@ def device_trusts_a_dead_line(tick):
     return lambda self, now, last_rx: False
 
 
-@mutant(Lifecycle, "wants_link", "unreachable")
+@mutant(Lifecycle, "wants_link", "cut", "unreachable")
 def device_gives_up(wants_link):
-    return lambda self, now: self.failures < 3 and wants_link(self, now)
+    return lambda self, now: self.failures < 2 and wants_link(self, now)
 
 
 # --- the host

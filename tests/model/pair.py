@@ -19,9 +19,7 @@ from witness import Witness
 
 STEP_MS = 20
 REST_MS = 100  # a step while nothing moves
-QUIET_MS = (
-    90_000  # after which the healed pair must be at rest: timeouts, a heartbeat and the longest backoff
-)
+QUIET_MS = 90_000  # the healed pair must be at rest by then: timeouts, a heartbeat and the longest backoff
 WINDOW_MS = 18_000  # a session that nobody resumes is gone by then
 
 
@@ -86,7 +84,7 @@ class Pair(Events):
     def settle(self):
         """The network is well again: both sides must come to rest, agree, and stay so."""
         self.wire.heal()
-        self.device.down = self.device.voice = False
+        self.device.down_since, self.device.voice = None, False
         self.device.disk.steps = None
         self.run(500)  # for what has happened already and is not noticed yet
         self._rest()

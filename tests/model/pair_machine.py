@@ -94,6 +94,7 @@ def runs(examples, derandomize, phases=(Phase.generate, Phase.shrink)):
 class PairMachine(RuleBasedStateMachine):
     pair = None
     events = events(EVENTS)
+    ends = ENDS
     event = st.runner().flatmap(lambda machine: machine.events)
 
     def teardown(self):
@@ -119,7 +120,7 @@ class PairMachine(RuleBasedStateMachine):
 
     def strikes(self, ms, event):
         self.pair.run(ms)
-        if not (self.calm and event[0] in ENDS):
+        if not (self.calm and event[0] in self.ends):
             self.pair.happen(*event)
 
     @initialize(

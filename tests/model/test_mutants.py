@@ -18,6 +18,7 @@ def test_mutant_is_found(name):
 
     class Machine(PairMachine):
         events = events(focus or EVENTS)
+        ends = () if focus else PairMachine.ends
 
-    with patch(), pytest.raises((AssertionError, KeyError)):
+    with patch(), pytest.raises(AssertionError):
         run_state_machine_as_test(Machine, settings=runs(EXAMPLES, derandomize=True, phases=[Phase.generate]))

@@ -15,6 +15,7 @@ from vrt_host.session import State
 
 OBSERVED = ("turn.state", "audio.start", "tool.call")  # §6.1
 LATE = "interrupted before it started"
+HOLD_MS = 900  # of the second that a press must last; steps take their part
 KEPT = 40  # the device's outbox of 32, and what an interruption adds to a full one
 
 
@@ -118,9 +119,7 @@ class Witness(logging.Handler):
         self.must(message["seq"] == len(agent.sent), "the server skips a number")
         if kind == "interrupted":
             self.must(epoch > agent.closed, "the server closes an epoch twice")
-            if (
-                agent.handling.get("type") == "interrupt" and message["reason"] == "user"
-            ):  # not the agent's own doing
+            if agent.handling.get("type") == "interrupt" and message["reason"] == "user":
                 self.must(epoch <= agent.handling["epoch"], "a late interruption kills a newer response")
             agent.closed = epoch
         elif epoch is not None and kind not in ("tool.stream", "tool.call.delta"):
@@ -162,9 +161,8 @@ class Witness(logging.Handler):
         self.calls = {}  # call id -> its epoch, in the order of their arrival
         self.begun = {}  # call id -> tool, until it has ended
         self.answered = Counter()  # call id -> results
-        self.settled = set(self.starts) | set(
-            self.unsure
-        )  # calls of earlier boots: they may be answered twice
+        self.settled = set(self.starts)  # calls of earlier boots: they may be answered twice
+        self.asked = {}  # call id -> when it asked to be confirmed
         self.stay = None
         self.rebooted = True  # until its first `ready`
         self.must(not app.conversation.journal.damaged, "a power cut damaged the journal")
@@ -229,6 +227,8 @@ class Witness(logging.Handler):
             stay.log.append((what, fields["text"]))
         elif what == "call":
             self.calls[fields["call"]] = fields["epoch"]
+        elif what == "confirm_asked":
+            self.asked[fields["call"]] = self.device.wire.now
         elif what == "result":
             self.begun.pop(fields["call"], None)
             self.calls.pop(fields["call"], None)
@@ -258,24 +258,18 @@ class Witness(logging.Handler):
             self.must(self.answered[call] <= 1 + (call in self.settled), "the device answers a call twice")
             self.calls.pop(call, None)
             self.unsure.pop(call, None)
-            if message.get("code") == "INTERRUPTED" and not (agent.boots < self.device.boots):
-                self.must(
-                    message["epoch"] <= self.stay.closed, "a call is interrupted before its epoch is closed"
-                )
-            if message.get("message") == LATE:
-                self.must(
-                    call in self.settled or not self.starts[call],
-                    "what ran is called interrupted before it started",
-                )
+            if message.get("code") == "INTERRUPTED" and agent.boots == self.device.boots:
+                self.must(message["epoch"] <= self.stay.closed, "a call is interrupted in an open epoch")
+            if message.get("message") == LATE and call not in self.settled:
+                self.must(not self.starts[call], "what ran is called interrupted before it started")
 
     def _introduced(self, made, journal):
         told = {one["callId"] for one in made["context"].get("unknownCalls", ())}
         self.must(told <= set(self.starts), "a call that never began is called unknown")
         for call in self.unsure:
             found = journal.find(call)
-            self.must(
-                call in told or (found and "unknown" not in found[2]), "nobody hears of a call that was cut"
-            )
+            known = found and "unknown" not in found[2]
+            self.must(call in told or known, "nobody hears of a call that was cut")
 
     # --- its world
 
@@ -283,20 +277,23 @@ class Witness(logging.Handler):
         """A tool begins."""
         line = self.device.link.line
         late = [] if line is None else [*line.resent, *interrupted(line.down.arrived())]
-        self.must(
-            call.epoch > max([self.stay.closed, self.stay.agent.user_closed, *late]),
-            "a call starts in a closed epoch",
-        )
-        first = next(one for one in self.calls if one not in self.settled or one == call.call_id)
-        self.must(call.call_id == first, "a call starts before an earlier one has its result")
+        closed = max([self.stay.closed, self.stay.agent.user_closed, *late])
+        self.must(call.epoch > closed, "a call starts in a closed epoch")
+        name = call.call_id
+        first = next(one for one in self.calls if one not in self.settled or one == name)
+        self.must(name == first, "a call starts before an earlier one has its result")
         self.must(not self.begun, "two calls run")
-        self.must(not self.answered[call.call_id], "a call starts that has its result")
-        self.must(
-            not (call.name in IRREVERSIBLE and self.starts[call.call_id]), "an irreversible call runs again"
-        )
-        self.must(call.call_id in self.settled or not self.starts[call.call_id], "a call runs again")
-        self.starts[call.call_id] += 1
-        self.begun[call.call_id] = call.name
+        self.must(not self.answered[name], "a call starts that has its result")
+        again = self.starts[name] and (call.name in IRREVERSIBLE or name not in self.settled)
+        self.must(not again, "a call runs again")
+        if call.name == "unlock":
+            held = self.device.down_since
+            self.must(
+                held is not None and held >= self.asked.get(name, held + 1), "a call starts unconfirmed"
+            )
+            self.must(self.device.wire.now - held >= HOLD_MS, "a call starts after too short a press")
+        self.starts[name] += 1
+        self.begun[name] = call.name
 
     def committed(self, call, value):
         """A tool has had all its effect."""
@@ -370,9 +367,8 @@ class Witness(logging.Handler):
             "the agent has not heard all"
         )
         for one in host.agents:
-            made = (
-                one.calls if one is agent else one.call_ids.values()
-            )  # a session that ends drops what was not taken
+            # A session that ends drops what was not taken.
+            made = one.calls if one is agent else one.call_ids.values()
             assert set(made) <= set(one.results), "a call has no result"
             assert all(count == 1 for count in one.cut.values()), "a turn is interrupted twice"
 
