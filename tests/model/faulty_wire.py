@@ -165,6 +165,7 @@ class DeviceLink:
         self.sock = None
         self.last_rx = self.dropped = self.close_code = 0
         self.close_reason = ""
+        self.acked_at = 0  # when an acknowledgement was sent
         self._event = links.NONE  # what the next poll tells
         self._closed_at = None  # when we closed
 
@@ -220,6 +221,8 @@ class DeviceLink:
             # §5.1: before `ready` nothing but hello, once and first, and pings.
             assert self.line.ready or kind(frame) == ("ping" if self.line.greeted else "hello"), frame
             self.line.greeted = True
+            if kind(frame) == "ack":
+                self.acked_at = self.wire.now
             self.line.up.write(frame)
             return True
         return False

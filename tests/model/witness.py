@@ -15,6 +15,7 @@ from vrt_host.session import State
 
 OBSERVED = ("turn.state", "audio.start", "tool.call")  # §6.1
 LATE = "interrupted before it started"
+ACK_MS = 400  # §4.2 recommends 250; steps take up to 100
 HOLD_MS = 900  # of the second that a press must last; steps take their part
 KEPT = 40  # the device's outbox of 32, and what an interruption adds to a full one
 
@@ -162,6 +163,7 @@ class Witness(logging.Handler):
         self.begun = {}  # call id -> tool, until it has ended
         self.answered = Counter()  # call id -> results
         self.settled = set(self.starts)  # calls of earlier boots: they may be answered twice
+        self.owed_at = None  # since when it owes an acknowledgement
         self.asked = {}  # call id -> when it asked to be confirmed
         self.stay = None
         self.rebooted = True  # until its first `ready`
@@ -276,7 +278,9 @@ class Witness(logging.Handler):
     def started(self, call):
         """A tool begins."""
         line = self.device.link.line
-        late = [] if line is None else [*line.resent, *interrupted(line.down.arrived())]
+        late = (
+            [] if line is None else [*interrupted(line.down.arrived()), *(line.resent if line.ready else ())]
+        )
         closed = max([self.stay.closed, self.stay.agent.user_closed, *late])
         self.must(call.epoch > closed, "a call starts in a closed epoch")
         name = call.call_id
@@ -319,6 +323,10 @@ class Witness(logging.Handler):
             return
         assert not streams.gaps, "the device skips a message"
         assert not stay.agent.session.inbox.missing, "the server skips a message"
+        owes = streams.owed and device.app.session.state == "open" and device.link.writable
+        self.owed_at = (self.owed_at or device.wire.now) if owes else None
+        late_ms = device.wire.now - max(self.owed_at, device.link.acked_at) if owes else 0
+        assert late_ms <= ACK_MS, "the device acknowledges late"
         for epoch in self.calls.values():
             assert epoch > stay.closed, "a call of a closed epoch waits or runs on"
         for _, payload, _ in device.sound.speaker.queue:
