@@ -76,7 +76,8 @@ def work(mode: str, sessions: int, rounds: int, seconds: float) -> list[Pair]:
         command += [] if core is None else ["--core", str(core)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     if done.returncode:
-        raise RuntimeError(f"{mode} with {sessions} sessions: {done.stderr.strip().splitlines()[-1]}")
+        said = (done.stderr.strip() or f"the load ended with {done.returncode}").splitlines()[-1]
+        raise RuntimeError(f"{mode} with {sessions} sessions: {said}")
     made = json.loads(done.stdout)
     return list(zip(made["bare"], made["vrt"], strict=True))
 
