@@ -116,5 +116,9 @@ class Events:
         if self.host.agent is not None:
             self.host.agent.fail(recoverable)
 
+    def _refuse(self, ms):
+        """No new session starts for a while."""
+        self.host.starts_at = self.wire.now + ms
+
     def _jump(self, side, ms):
         getattr(self, side).skew_ms += ms

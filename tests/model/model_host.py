@@ -10,6 +10,7 @@ from faulty_wire import HostLink
 from hand_loop import HandLoop
 from vrt_host.agents import base
 from vrt_host.config import ServerConfig, TurnLimits
+from vrt_host.errors import AgentStartError
 from vrt_host.server import Host, Seat
 from vrt_host.session import Limits, State
 
@@ -24,8 +25,9 @@ class ModelAgent(base.Agent):
 
     name = "model"
 
-    def __init__(self, witness, numbers, answers):
+    def __init__(self, host, witness, numbers, answers):
         """`numbers()`: one that was not there before. `answers`: text -> what it says to that, see `perform`."""
+        self.host = host
         self.witness = witness
         self.numbers = numbers
         self.answers = answers
@@ -40,6 +42,9 @@ class ModelAgent(base.Agent):
         self.call_ids = {}  # public id -> our key
 
     async def start(self, session, port):
+        if self.host.wire.now < self.host.starts_at:
+            raise AgentStartError("the model is not there")
+        self.host.agents.append(self)
         self.runner = port
         self.session = port.session
         self.witness.opened(self)
@@ -135,6 +140,7 @@ class ModelHost:
         self.wire = wire
         self.witness = witness
         self._of_agents = witness, numbers, answers
+        self.starts_at = 0  # no agent gets ready before
         self.skew_ms = 0  # its clock runs ahead of the model's
         wire.accept = self._accept
         self.boot()
@@ -175,8 +181,7 @@ class ModelHost:
         return START_S + (self.wire.now + self.skew_ms) / 1000
 
     def _agent(self):
-        self.agents.append(agent := ModelAgent(*self._of_agents))
-        return agent
+        return ModelAgent(self, *self._of_agents)
 
     def _accept(self, line):
         link = HostLink(line)

@@ -75,7 +75,7 @@ def device_replays_into_a_new_session(forget):
     return broken
 
 
-@mutant(Session, "_stall")
+@mutant(Session, "_stall", "lose_acks", "type")
 def device_reads_on_when_its_outbox_is_full(stall):
     return lambda self: None
 

@@ -84,6 +84,7 @@ class Pair(Events):
     def settle(self):
         """The network is well again: both sides must come to rest, agree, and stay so."""
         self.wire.heal()
+        self.host.starts_at = 0
         self.device.down_since, self.device.voice = None, False
         self.device.disk.steps = None
         self.run(500)  # for what has happened already and is not noticed yet

@@ -60,6 +60,7 @@ EVENTS = {  # name, see events.py: how often, and its arguments
     "jump": (1, (st.sampled_from(["device", "host"]), st.sampled_from([1500, 7000, 25_000, 1 << 28]))),
     "restart_device": (1, (KEPT, NOTICE)),
     "restart_host": (1, (st.booleans(),)),
+    "refuse": (1, (st.sampled_from([1000, 15_000]),)),
     "fail_agent": (1, (st.sampled_from([True, True, False]),)),
 }
 # These end most sessions; in a calm run there are none, so that one session sees much.

@@ -41,7 +41,7 @@ class Stay:
     log: list = field(default_factory=list)
     checked: int = 0  # of the server's stream
     matched: int = 0  # of the log
-    closed: int = -1
+    closed: int = -1  # the highest epoch that is, as far as this boot can know
     hushed: bool = False  # the user speaks, and nothing is played before the next item
 
 
@@ -78,8 +78,8 @@ class Witness(logging.Handler):
         self.agents[session.id] = agent
         agent.queued = {}  # seq -> what the device gave it
         agent.boots = self.device.boots  # of the device, so far
-        agent.host = self.host.host
-        agent.closed = agent.user_closed = -1
+        agent.process = self.host.host
+        agent.closed = -1
         agent.handling = {}  # the client message that the turn manager is at
         agent.why = None  # why the session was closed
         keep, receive, close = session.outbox.keep, manager.receive, session.close
@@ -238,7 +238,7 @@ class Witness(logging.Handler):
     def _not_resumed(self, stay):
         """The device gives a session up: there must be a reason, if neither side has lost its memory."""
         agent = stay.agent
-        if self.device.boots == agent.boots and agent.host is self.host.host:
+        if self.device.boots == agent.boots and agent.process is self.host.host:
             kept = agent.why is None or agent.why.startswith("4404")
             self.must(not kept or agent.session.outbox.discarded, "a session is given up without need")
 
@@ -252,7 +252,6 @@ class Witness(logging.Handler):
         elif kind == "interrupt":
             self.must(message["epoch"] == self.stay.observed, "the user interrupts another epoch")
             self.stay.closed = max(self.stay.closed, message["epoch"])
-            agent.user_closed = max(agent.user_closed, message["epoch"])
         elif kind == "tool.result":
             call = message["callId"]
             self.must(call in agent.call_ids, "a result of a call that was never made")
@@ -281,7 +280,7 @@ class Witness(logging.Handler):
         late = (
             [] if line is None else [*interrupted(line.down.arrived()), *(line.resent if line.ready else ())]
         )
-        closed = max([self.stay.closed, self.stay.agent.user_closed, *late])
+        closed = max([self.stay.closed, *late])
         self.must(call.epoch > closed, "a call starts in a closed epoch")
         name = call.call_id
         first = next(one for one in self.calls if one not in self.settled or one == name)
