@@ -3,7 +3,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
 SETUP := pyproject.toml constraints.txt tools/setup_env.py
-.PHONY: help setup demo test lint format types bench soak fuzz tables clean
+.PHONY: help setup demo test mutants lint format types bench soak fuzz tables clean
 
 help: ## list the verbs
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -23,7 +23,10 @@ demo: .venv/.demo ## play the whole conversation: real firmware, simulated board
 	@$(BIN)/vrt demo
 
 test: .venv/.test ## run every test
-	@$(BIN)/python -m pytest -q
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
+
+mutants: .venv/.test ## every broken client, server and seeded fault: each is found by its own check (8 minutes)
+	@VRT_MUTANTS=all $(BIN)/python -m pytest -q tests/conformance tests/model
 
 lint: .venv/.lint ## ruff, codespell, fresh tables, module sizes, wording of the repository
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .

@@ -50,7 +50,7 @@ def one_result_is_forgotten():
     wrap(Registry, "_end", end)
 
 
-@breaks("client.tools.one-result")
+@breaks("client.tools.one-result", also=["client.resume.handled-once"])  # when a cut falls between the two
 def results_twice():
 
     def result(method, self, made):
