@@ -1,6 +1,6 @@
 """Make `.venv` and install a set of parts into it: `demo`, `test`, `lint`, `types` or `fuzz`.
 
-Only wheels are taken, so that no compiler is ever needed. A speech part without a wheel for this Python or platform
+Only wheels and pure Python are taken, so that no compiler is ever needed. A part without a wheel for this Python or platform
 is left out by name; the product says what it does without it. Run by the Makefile; needs nothing but Python.
 """
 
@@ -33,8 +33,12 @@ def pip(*words: str, check: bool = True) -> bool:
         "install",
         "--quiet",
         "--disable-pip-version-check",
-        "--only-binary",
-        ":all:",
+        *(
+            "--only-binary",
+            ":all:",
+            "--no-binary",
+            "esptool",
+        ),  # esptool: pure Python, published as source only
     ]
     done = subprocess.run(
         [*command, *words],
@@ -79,7 +83,7 @@ def install_demo() -> None:
     say("not every part has a wheel for this Python and platform; installing those that have")
     pip(*constrained, "-e", ".")
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    for requirement in [*extras["sim"], *extras["local"]]:
+    for requirement in [*extras["sim"], *extras["local"], *extras["device"]]:
         if not pip(*constrained, requirement, check=False):
             say(f"left out, no wheel here: {requirement.partition(';')[0].strip()}")
 
