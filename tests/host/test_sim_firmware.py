@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from vrt_host.device import compiler
+from vrt_host.device.compiler import Compiler
 from vrt_host.errors import UsageError
 from vrt_host.resources import root
-from vrt_host.sim import firmware
 from vrt_host.sim.firmware import Runtime, build, find_runtime
 
 
@@ -26,7 +27,7 @@ def runtime():
 
 @pytest.fixture
 def cache(monkeypatch, tmp_path):
-    monkeypatch.setattr(firmware, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(compiler, "cache_folder", lambda: tmp_path / "cache")
     return tmp_path / "cache"
 
 
@@ -124,7 +125,7 @@ def test_build_says_what_is_wrong_with_the_users_file(runtime, cache, tmp_path):
 
 
 def test_build_without_a_compiler_runs_the_sources_and_says_so(runtime, cache, monkeypatch, tmp_path):
-    monkeypatch.setattr(firmware.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(compiler.importlib.util, "find_spec", lambda name: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     tools = tmp_path / "tools.py"
     tools.write_text("x = 1\n")
@@ -152,13 +153,13 @@ def test_build_for_a_runtime_without_machine_code_leaves_the_kernels_as_source(r
 def test_cache_forgets_what_was_used_longest_ago(runtime, cache, tmp_path):
     program = tmp_path / "p.py"
     folders = []
-    for number in range(firmware._KEPT + 2):
+    for number in range(compiler._KEPT + 2):
         program.write_text(f"x = {number}\n")
-        folders.append(firmware._one(firmware._Compiler.find(runtime), "main", program))
+        folders.append(compiler.one(Compiler.find(runtime.mpy_version, runtime.arch), "main", program))
         os.utime(folders[-1], (number, number))
     program.write_text("x = -1\n")
-    folders.append(firmware._one(firmware._Compiler.find(runtime), "main", program))
+    folders.append(compiler.one(Compiler.find(runtime.mpy_version, runtime.arch), "main", program))
     kept = [path for path in cache.iterdir() if len(path.name) == 24]
-    assert len(kept) == firmware._KEPT
+    assert len(kept) == compiler._KEPT
     assert folders[-1] in kept
     assert folders[0] not in kept
