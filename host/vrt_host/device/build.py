@@ -1,0 +1,216 @@
+"""The files of a board, as they lie on its flash.
+
+At the root `main.py` and `slots.mpy` (firmware/slots.py), beside the board's own `config.json` and `calls`; everything
+else in one of two folders, `a/` and `b/`, of which the file `slot` names the one that runs.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from vrt_host import __version__
+from vrt_host.device.compiler import LEAN, Compiler, accepted, module
+from vrt_host.errors import UsageError
+from vrt_host.resources import root
+
+MPY_VERSION = "6.3"
+"""Of the `.mpy` files that MicroPython 1.27 takes, and all since."""
+ARCHITECTURES = {"esp32": "xtensawin", "esp32s3": "xtensawin", "unix": "x64"}
+"""By the board's `mcu`; the windowed calls of both Xtensa chips are the same."""
+LISTING = "files.json"
+"""In a slot: what it consists of, `{"board", "version", "tools", "files": {path: sha256}}`; `tools` is "own" or "board"."""
+MAIN = b"# Starts the firmware in the slot that is chosen, see slots.py.\nimport slots\n\nslots.boot()\n"
+
+_CODECS = "vrt.audio.codecs"
+_LINKS = "vrt.links"
+_ENTRIES = {"wifi": ("vrt.links.ws", "vrt.links.wifi"), "serial": ("vrt.links.serial",)}
+# What people read in board.json, not the device.
+_FOR_PEOPLE = frozenset(
+    ("$schema", "heap", "memory", "micropython", "name", "notes", "source", "status", "url", "vendor")
+)
+
+
+class Profile(Protocol):
+    """What is needed of a board: its id, its folder, and its `board.json`."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def folder(self) -> Path: ...
+    @property
+    def data(self) -> Mapping[str, Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """All that a board gets: a slot's content and the root's, path -> content."""
+
+    slot: dict[str, bytes]
+    root: dict[str, bytes]
+
+
+def files(profile: Profile, *, tools: Path | None = None, arch: str | None = None) -> Files:
+    """Everything for a board; `arch` is asked of the board where there is one. Raises UsageError."""
+    cross = _cross(profile, arch)
+    main = {"main.py": MAIN, "slots.mpy": _compiled(cross, root() / "firmware" / "slots.py", "slots", LEAN)}
+    content = _slot(profile, cross, tools)
+    return Files({**content, LISTING: listing(profile, content, own_tools=tools is not None)}, main)
+
+
+def tree(profile: Profile, *, tools: Path | None = None, arch: str | None = None) -> dict[str, bytes]:
+    """What a slot of this board holds, path -> content, without the listing.
+
+    Sources are compiled for `arch` (by default the board's), lean; the user's `tools` keep their line numbers, since it is
+    he who reads the traceback. Raises UsageError when something cannot be read or compiled.
+    """
+    return _slot(profile, _cross(profile, arch), tools)
+
+
+def listing(profile: Profile, content: Mapping[str, bytes], *, own_tools: bool) -> bytes:
+    """`LISTING` for that content."""
+    made = {
+        "board": profile.id,
+        "version": __version__,
+        "tools": "own" if own_tools else "board",
+        "files": digests(content),
+    }
+    return json.dumps(made, separators=(",", ":")).encode()
+
+
+def digests(content: Mapping[str, bytes]) -> dict[str, str]:
+    """SHA-256 of every file, in hex."""
+    return {path: hashlib.sha256(data).hexdigest() for path, data in sorted(content.items())}
+
+
+def arch_of(mpy: int) -> str:
+    """The architecture a board takes, by its `sys.implementation._mpy`. Raises UsageError for files of another version."""
+    version, arch = accepted(mpy)
+    if version != MPY_VERSION:
+        raise UsageError(
+            f"the board's MicroPython takes .mpy files of version {version}, and these are {MPY_VERSION}: "
+            "flash MicroPython 1.27 or newer (`vrt flash`)"
+        )
+    return arch
+
+
+def _cross(profile: Profile, arch: str | None) -> Compiler:
+    cross = Compiler.find(MPY_VERSION, ARCHITECTURES[profile.data["mcu"]] if arch is None else arch)
+    if cross.note:
+        raise UsageError(f"{cross.note}, which a board's files need: pip install 'vrt-edge[sim]'")
+    return cross
+
+
+def _slot(profile: Profile, cross: Compiler, tools: Path | None) -> dict[str, bytes]:
+    sources = needed(profile)
+    own = tools or profile.folder / "tools.py"
+    if tools is not None and not tools.is_file():
+        raise UsageError(f"cannot read {tools}: no such file")
+    made = {
+        "board.json": json.dumps(
+            {name: value for name, value in profile.data.items() if name not in _FOR_PEOPLE},
+            separators=(",", ":"),
+        ).encode(),
+        # Who has no tools has an empty module: the firmware imports it.
+        "tools.mpy": _compiled(cross, own, own.name) if own.is_file() else b"",
+    }
+    if not made["tools.mpy"]:
+        made["tools.py"] = made.pop("tools.mpy")
+    for name, path in sources.items():
+        target = path_of(name, path)
+        compiled = _compiled(cross, path, name, LEAN)
+        if not cross.arch and compiled[:1] != b"M":  # no machine code there: the plain twin takes over
+            target = target.removesuffix(".mpy") + ".py"
+        made[target] = compiled
+    return made
+
+
+def path_of(name: str, path: Path) -> str:
+    """Where a module lies in a slot, once it is compiled."""
+    return name.replace(".", "/") + ("/__init__.mpy" if path.name == "__init__.py" else ".mpy")
+
+
+def _compiled(cross: Compiler, source: Path, shown: str, *options: str) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / "out.mpy"
+        cross.compile(source, target, shown, *options)
+        return (target if target.exists() else target.with_suffix(".py")).read_bytes()
+
+
+def needed(profile: Profile) -> dict[str, Path]:
+    """The modules of a board, name -> source: all but the drivers of codecs and links that it can never use."""
+    firmware = root() / "firmware"
+    sources = {
+        module(path.relative_to(firmware)): path
+        for path in [firmware / "main.py", *_python(firmware / "vrt")]
+    }
+    sources["board"] = profile.folder / "board.py"
+    if not sources["board"].is_file():
+        raise UsageError(f"{profile.folder} has no board.py")
+    boards = root() / "boards"
+    for path in sorted(boards.glob("*.py")):  # what boards share; taken when it is imported
+        sources[path.stem] = path
+    imports = {name: _imports(path, sources) for name, path in sources.items()}
+    barred = _barred(profile.data, sources)
+    kept: set[str] = set()
+
+    def keep(names: Iterable[str]) -> None:
+        for name in names:
+            if name not in kept and name not in barred:
+                kept.add(name)
+                keep(imports[name])
+
+    shared = {path.stem for path in boards.glob("*.py")}
+    optional: Callable[[str], bool] = lambda name: name in shared or name.startswith((_CODECS, _LINKS))  # noqa: E731
+    keep(name for name in sources if not optional(name))
+    keep(f"{_CODECS}.{codec}" for codec in codecs(profile.data) if f"{_CODECS}.{codec}" in sources)
+    keep(name for link in links(profile.data) for name in _ENTRIES[link] if name in sources)
+    return {name: sources[name] for name in sorted(kept)}
+
+
+def codecs(data: Mapping[str, Any]) -> list[str]:
+    """The codec drivers that a board needs."""
+    return sorted({data[way]["codec"] for way in ("microphone", "speaker") if data[way].get("codec")})
+
+
+def links(data: Mapping[str, Any]) -> list[str]:
+    """The kinds of link that a board may use: "wifi", "serial"."""
+    if data.get("link") == "serial":
+        return ["serial"]
+    return ["wifi", "serial"] if "serial" in data else ["wifi"]
+
+
+def _barred(data: Mapping[str, Any], sources: Iterable[str]) -> set[str]:
+    """Modules that this board never imports, although others name them."""
+    used = {f"{_CODECS}.{codec}" for codec in codecs(data)}
+    barred = {name for name in sources if re.fullmatch(rf"{_CODECS}\.[a-z]+[0-9]+[a-z0-9]*", name)} - used
+    for link, entries in _ENTRIES.items():
+        if link not in links(data):
+            barred.update(entries)
+    return barred
+
+
+def _python(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.py"))
+
+
+def _imports(path: Path, known: Mapping[str, Path]) -> set[str]:
+    """The modules of `known` that a file imports, anywhere in it, with the packages that they are in."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"), str(path))):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+    for name in list(found):
+        parts = name.split(".")
+        found.update(".".join(parts[:n]) for n in range(1, len(parts)))
+    return {name for name in found if name in known}
