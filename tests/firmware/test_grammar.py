@@ -1,22 +1,22 @@
 import json
 import sys
 
-from vrt.protocol.grammar import is_json, join_surrogates
+from vrt.protocol.grammar import join_surrogates, weigh
 
 
 def good(text):
     data = text if isinstance(text, bytes) else text.encode()
-    assert is_json(data, len(data)), text
+    assert weigh(data, len(data)), text
     # behind a longer buffer, and with every byte after the text changed
     padded = bytearray(data + b'"}]0x')
-    assert is_json(padded, len(data)), text
+    assert weigh(padded, len(data)), text
 
 
 def bad(text):
     data = text if isinstance(text, bytes) else text.encode()
-    assert not is_json(data, len(data)), text
+    assert not weigh(data, len(data)), text
     padded = bytearray(data + b'"}]000')  # what lies behind the end does not complete it
-    assert not is_json(padded, len(data)), text
+    assert not weigh(padded, len(data)), text
 
 
 def test_values():
@@ -199,8 +199,8 @@ def test_every_prefix_of_a_text_is_refused():
     text = '{"v":1,"a":[-1.5e3,true,null,{"b":"\\u00e9\u20ac\\\\"}],"c":""}'.encode()
     good(text)
     for n in range(len(text)):
-        assert not is_json(text, n), n
-        assert not is_json(text[:n], n), n
+        assert not weigh(text, n), n
+        assert not weigh(text[:n], n), n
 
 
 def test_agrees_with_a_strict_parser_on_mutations():
@@ -238,7 +238,7 @@ def test_agrees_with_a_strict_parser_on_mutations():
             else:
                 data.insert(at, alphabet[(state >> 8) % len(alphabet)])
         data = bytes(data)
-        assert is_json(data, len(data)) == strict(data), data
+        assert (weigh(data, len(data)) > 0) == strict(data), data
         count[strict(data)] += 1
     assert min(count) > 1000
 
@@ -260,7 +260,7 @@ def test_join_surrogates_replaces_lone_ones():
     for text in (b"\\ud83d", b"\\ude00", b"\\ud83dx", b"\\ud83d\\n"):
         out = joined(b'"' + text + b'"').decode()
         assert out.startswith('"\ufffd'), text
-        assert is_json(out.encode(), len(out.encode()))
+        assert weigh(out.encode(), len(out.encode()))
     assert joined(b'"\\ud83d\\ud83d\\ude00"') == '"\ufffd\U0001f600"'.encode()
     assert joined(b'"\\ude00\\ud83d"') == '"\ufffd\ufffd"'.encode()
     assert joined(b'"\\ud83d\\u0041"') == '"\ufffd\\u0041"'.encode()

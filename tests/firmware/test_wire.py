@@ -261,6 +261,63 @@ def test_decode_gives_whole_characters():
     assert json.loads(encode(got, 200))["text"] == got["text"]  # and what came in can go out again
 
 
+# --- valid, and too heavy for a small heap
+
+
+def heavy(count=300):
+    return [[] for _ in range(count)]
+
+
+def test_decode_of_a_heavy_message_leaves_out_what_is_not_known():
+    for kind in VALID:
+        plain = parse(message(kind))
+        for blank in ("", " "):
+            text = json.dumps(message(kind)).replace(",", blank + "," + blank).replace(":", blank + ":" + blank)
+            wide = json.dumps(heavy())
+            for text in (
+                blank + '{"x":' + wide + "," + text[1:],
+                text[:-1] + ',"x"' + blank + ":" + wide + blank + "}" + blank,
+                text[:-1] + "".join([f',"m{i}":"a}}\\"],"' for i in range(100)]) + "}",
+            ):
+                assert parse(text) == plain, text
+
+
+def test_decode_of_a_heavy_message_keeps_what_is_known():
+    arguments = {"of": list(range(60)), "at": [{"a": "}]"}, True, -1.5e3]}
+    got = parse(message("tool.call", arguments=arguments, x=heavy(), preview=heavy()))
+    assert got["arguments"] == arguments
+    assert "preview" not in got
+    limits = {"messageBytes": 4096}
+    assert parse(message("ready", limits=limits, x=heavy()))["limits"] == limits
+    stream = message("tool.stream", phase="progress", progress={"a": 1}, x=heavy())
+    assert parse(stream)["progress"] == {"a": 1}
+    assert fault(message("text", text=1, x=heavy(), seq=9)).seq == 9
+
+
+def test_decode_of_arguments_that_are_too_heavy_says_null():
+    for arguments in (heavy(), {"x": heavy(65)}, {str(i): "" for i in range(70)}, list(range(130))):
+        got = parse(message("tool.call", arguments=arguments))
+        assert got["arguments"] is None
+        assert got["callId"] == "c"
+
+
+def test_decode_of_a_heavy_text_that_is_no_message_is_as_ever():
+    assert fault(heavy()).code == "MALFORMED"
+    assert fault({"x": heavy()}).code == "UNSUPPORTED_VERSION"
+    assert fault({"v": 1, "seq": 4, "type": heavy()}).code == "UNKNOWN_TYPE"
+    assert fault({"v": 1, "seq": 4, "type": "nope", "x": heavy()}).seq == 4
+    assert fault(message("text", text=heavy())).code == "INVALID_FIELD"
+    many = '{"v":1,"seq":1,"type":"text"' + ',"text":[]' * 100 + ',"text":"a"' * 100
+    assert fault(many + "}").code == "INVALID_FIELD"
+    assert fault(many + ',"x":[}').code == "MALFORMED"
+
+
+def test_decode_of_a_heavy_message_in_a_large_buffer_is_complete():
+    data = json.dumps(message("tool.call", arguments=heavy(100), x=heavy(100))).encode()
+    got = decode(bytearray(data + bytes(8000)), len(data))
+    assert got["arguments"] == heavy(100) == got["x"]
+
+
 def test_decode_survives_every_prefix():
     data = json.dumps(message("tool.call", arguments={"a": [1, {"b": "\u20ac"}]})).encode()
     for n in range(len(data)):

@@ -12,9 +12,10 @@ _COLON = const(4)
 _AFTER = const(5)
 
 
-def is_json(buf, n):  # noqa: PLR0912  (one branch for each thing that may come next)
-    # Whether buf[0:n] is one JSON text (RFC 8259) in UTF-8, at most 32 levels deep.
-    i = depth = objects = 0  # `objects`: a bit for each level, 1 for an object, the innermost lowest
+def weigh(buf, n):  # noqa: PLR0912  (one branch for each thing that may come next)
+    # Whether buf[0:n] is one JSON text (RFC 8259) in UTF-8, at most 32 levels deep: 0, or what its values weigh on the heap:
+    # each text, array or object 2, anything else 1.
+    i = depth = objects = weight = 0  # `objects`: a bit for each level, 1 for an object, the innermost lowest
     want = _VALUE
     while 0 <= i < n:
         c = buf[i]
@@ -28,36 +29,39 @@ def is_json(buf, n):  # noqa: PLR0912  (one branch for each thing that may come 
             else:
                 fits = want == (_KEY_OR_END if c == 0x7D else _VALUE_OR_END)
             if not fits:
-                return False
+                return 0
             depth -= 1
             objects >>= 1
             want = _AFTER
         elif want == _AFTER:
             if c != 0x2C or not depth:  # ,
-                return False
+                return 0
             want = _KEY if objects & 1 else _VALUE
         elif want == _COLON:
             if c != 0x3A:
-                return False
+                return 0
             want = _VALUE
         elif c == 0x22:
-            i = _string_end(buf, i, n)
+            i = string_end(buf, i, n)
+            weight += 2
             want = _COLON if want >= _KEY else _AFTER
         elif want >= _KEY:
-            return False
+            return 0
         elif bracket == 0x7B:
             if depth == _MAX_DEPTH:
-                return False
+                return 0
             depth += 1
+            weight += 2
             objects = objects << 1 | (c == 0x7B)
             want = _KEY_OR_END if c == 0x7B else _VALUE_OR_END
         else:
             i = _scalar_end(buf, i - 1, n)
+            weight += 1
             want = _AFTER
-    return i == n and want == _AFTER and depth == 0
+    return weight if i == n and want == _AFTER and depth == 0 else 0
 
 
-def _string_end(buf, i, n):
+def string_end(buf, i, n):
     # Behind the closing quote of the string whose text begins at i; -1 when it has none or is broken.
     digits = more = low = high = (
         0  # must follow: hex digits of \u, continuation bytes, the next one from low to high

@@ -3,10 +3,14 @@
 import json
 import sys
 
+from micropython import const
+
+from vrt import forget
 from vrt.errors import ProtocolError
-from vrt.protocol.grammar import is_json, join_surrogates
+from vrt.protocol.grammar import join_surrogates, weigh
 from vrt.protocol.tables import SERVER
 
+_WEIGHT = const(128)  # of a message that is parsed as it is (§11), where the buffer is not a large one
 # MicroPython's parser reads a view of the receive buffer, CPython's wants bytes.
 _text = memoryview if sys.implementation.name == "micropython" else bytes
 
@@ -21,8 +25,15 @@ class WireError(ProtocolError):
 
 def decode(buf, n):
     # The control message in buf[0:n] as a dict whose u32 members are ints. Raises WireError. May rewrite the buffer.
-    if not is_json(buf, n):
+    weight = weigh(buf, n)
+    if not weight:
         raise WireError("MALFORMED", "not JSON", 0)
+    most = max(_WEIGHT, len(buf) >> 4)
+    if weight > most:
+        from vrt.protocol.lighten import lighten  # noqa: PLC0415  (a rare thing, and forgotten)
+
+        n = lighten(buf, n, most)
+        forget("vrt.protocol.lighten")
     n = join_surrogates(buf, n)
     try:
         message = json.loads(_text(memoryview(buf)[:n]))  # type: ignore[arg-type]  (the stubs know no views)
@@ -127,6 +138,6 @@ def encode(message, limit):
     n = len(data)
     if n > limit:
         raise ProtocolError(f"message too large: {n} bytes of {limit}")
-    if not is_json(data, n):
+    if not weigh(data, n):
         raise ProtocolError("not JSON")
     return data

@@ -46,7 +46,8 @@ class Call:
 
 def digest_of(name, arguments):
     # (digest, bytes, problem) of what is asked for: a confirmation and a journal entry are bound to it.
-    data, problem = name.encode(), None
+    data = name.encode()
+    problem = None if arguments is not None else "arguments: none, or more values than this device can hold"
     try:
         data += canonical(arguments).encode()
     except ValueError as error:
