@@ -23,9 +23,9 @@ import json
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from websockets.asyncio.server import ServerConnection
+from websockets.asyncio.server import Server, ServerConnection
 from websockets.asyncio.server import serve as serve_websockets
 from websockets.http11 import Request, Response
 from websockets.typing import Origin
@@ -40,6 +40,9 @@ from vrt_host.links.websocket import CLOSE_TIMEOUT_S, WRITE_LIMIT, WebSocketLink
 from vrt_host.runner import Alarm, Observer, Runner, printable, without_tokens
 from vrt_host.session import AudioFrame, Close, Fault, Hello, Limits, Message
 from vrt_host.tools import DeclaredTools
+
+if TYPE_CHECKING:
+    from vrt_host.updates import Updates  # needs packages that are an extra
 
 log = logging.getLogger(__name__)
 
@@ -64,11 +67,22 @@ async def serve(
     observer: Observer | None = None,
     stop: asyncio.Event | None = None,
     link: type[WebSocketLink] = WebSocketLink,
+    updates: Updates | None = None,
 ) -> None:
     """Serve until `stop` is set; raises `UsageError` when it cannot listen. The module's docstring says the rest."""
-    host = Host(config, agent_factory, limits or Limits(), turn_limits or TurnLimits(), observer)
-    server = await host.listen(link)
-    watch = asyncio.create_task(host.watch_tokens())
+    host = Host(
+        config, agent_factory, limits or Limits(), turn_limits or TurnLimits(), observer, updates=updates
+    )
+    async with contextlib.AsyncExitStack() as stack:
+        if updates is not None:
+            await stack.enter_async_context(updates.listen(config, host.auth))
+        await _serve(host, await host.listen(link), ready, stop)
+
+
+async def _serve(
+    host: Host, server: Server, ready: Callable[[int], None] | None, stop: asyncio.Event | None
+) -> None:
+    watch = asyncio.create_task(host.watch())
     try:
         if ready is not None:
             ready(server.sockets[0].getsockname()[1])
@@ -78,7 +92,7 @@ async def serve(
         server.close(close_connections=False)
         await host.stop()
         with contextlib.suppress(TimeoutError):  # a stranger half way through a handshake is not waited for
-            async with asyncio.timeout(config.stop_timeout):
+            async with asyncio.timeout(host.config.stop_timeout):
                 await server.wait_closed()
 
 
@@ -92,8 +106,11 @@ class Host:
         limits: Limits,
         turn_limits: TurnLimits,
         observer: Observer | None,
+        *,
+        updates: Updates | None = None,
     ) -> None:
         self.config = config
+        self._offer = (lambda _: {}) if updates is None else updates.offer
         self.limits = limits
         self.observer = observer
         self.auth = Authenticator(config.tokens)
@@ -105,7 +122,7 @@ class Host:
         self._starting: set[asyncio.Task[None]] = set()
         self._stopping = False
 
-    async def listen(self, link: type[WebSocketLink] = WebSocketLink) -> Any:
+    async def listen(self, link: type[WebSocketLink] = WebSocketLink) -> Server:
         """Open the port; each client gets a `link`."""
         config = self.config
         options: dict[str, Any] = {"ssl_handshake_timeout": HANDSHAKE_S} if config.tls is not None else {}
@@ -135,8 +152,8 @@ class Host:
         except UnicodeError:  # a label of the name is empty or too long
             raise UsageError(f"{config.host[:80]} is not an address or a name; give --host another") from None
 
-    async def watch_tokens(self) -> None:
-        """End the sessions of principals that were revoked."""
+    async def watch(self) -> None:
+        """End the sessions of principals that were revoked; let boards that are idle hear of an update."""
         while self.auth.required:
             await asyncio.sleep(TOKENS_EVERY_S)
             self.auth.reload()
@@ -144,6 +161,11 @@ class Host:
                 if not self.auth.knows(runner.session.principal or ANONYMOUS, runner.token):
                     log.info("session %s: its token was revoked", runner.id[:8])
                     runner.end("UNAUTHORIZED", "the token was revoked", 4401)
+                    continue
+                session, offer = runner.session, self._offer(runner.session.hello.message)
+                if runner.manager.idle and session.announce != offer:
+                    session.announce = offer
+                    session.renew(asyncio.get_running_loop().time(), "an update is there")
 
     async def stop(self) -> None:
         """End everything, within `config.stop_timeout` for what does not end by itself."""
@@ -233,6 +255,7 @@ class Host:
             seat.connection.refuse("START_FAILED", "the agent cannot be made")
             return
         self._runners[runner.id] = runner
+        runner.session.announce = self._offer(hello.message)
         opened = False
         try:
             await runner.start(self.config.start_timeout)

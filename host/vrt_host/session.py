@@ -247,6 +247,8 @@ class Session:
         self._input = dict(input)
         self._output = dict(output)
         self._on_state = on_state
+        self.announce: Mapping[str, Json] = {}
+        """More members for each `ready`."""
         self._link: Link | None = None
         self._item_open = False
         self._audio_sent = 0
@@ -358,12 +360,20 @@ class Session:
         if resume_from is not None:
             members["resumedFrom"] = self.inbox.last
         members |= {"capabilities": list(self.capabilities), "limits": self.limits.announced()}
+        members |= self.announce
         link.carry(wire.transient("ready", **members))
         for frame in missed:
             link.carry(frame)
         self._link = link
         self._enter(State.CONNECTED)
         return True
+
+    def renew(self, now: float, reason: str) -> None:
+        """Ends the bound link, so that the client comes back at once and is told what is new in another `ready`."""
+        link = self._link
+        if link is not None:
+            self.park(now)
+            link.end(Close(1012, reason))
 
     def bound_to(self, link: Link) -> bool:
         return self._link is link
