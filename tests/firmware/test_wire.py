@@ -272,7 +272,9 @@ def test_decode_of_a_heavy_message_leaves_out_what_is_not_known():
     for kind in VALID:
         plain = parse(message(kind))
         for blank in ("", " "):
-            text = json.dumps(message(kind)).replace(",", blank + "," + blank).replace(":", blank + ":" + blank)
+            text = (
+                json.dumps(message(kind)).replace(",", blank + "," + blank).replace(":", blank + ":" + blank)
+            )
             wide = json.dumps(heavy())
             for text in (
                 blank + '{"x":' + wide + "," + text[1:],

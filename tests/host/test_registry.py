@@ -4,6 +4,7 @@ import sys
 
 import pytest
 from vrt_host.agents import registry
+from vrt_host.agents.base import PCM16_24K, Abilities, Format
 from vrt_host.agents.echo import EchoAgent
 from vrt_host.agents.scripted import ScriptedAgent
 from vrt_host.errors import UsageError
@@ -71,3 +72,30 @@ def test_prepare_loads_what_sessions_share_before_the_first():
     registry.prepare(Slow)
     registry.prepare(registry.factory("echo"))
     assert loaded == [True]
+
+
+OPUS = Format("opus", 48_000)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs"), [((OPUS,), (PCM16_24K,)), ((PCM16_24K,), (OPUS,)), ((OPUS,), (OPUS,))]
+)
+def test_agent_of_opus_alone_is_refused_at_the_start_where_opus_is_not_installed(
+    monkeypatch, inputs, outputs
+):
+    class Packets(EchoAgent):
+        abilities = Abilities(interruption="cancel", inputs=inputs, outputs=outputs)
+
+    registry.prepare(Packets)
+    monkeypatch.setitem(sys.modules, "opuslib_next", None)
+    with pytest.raises(UsageError, match=r'pip install "vrt-edge\[opus\]"'):
+        registry.prepare(Packets)
+
+
+def test_agent_that_can_do_more_than_opus_needs_no_opus(monkeypatch):
+    class Both(EchoAgent):
+        abilities = Abilities(interruption="cancel", inputs=(OPUS, PCM16_24K), outputs=(PCM16_24K, OPUS))
+
+    monkeypatch.setitem(sys.modules, "opuslib_next", None)
+    registry.prepare(Both)
+    registry.prepare(EchoAgent)

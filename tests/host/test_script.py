@@ -105,7 +105,7 @@ def test_branch_may_wait_for_a_call_before_it(tmp_path):
         ({"rules": [{"on": {}, "do": []}]}, "rules[0].on", "exactly one of"),
         ({"rules": [{"on": {"start": True, "text": "x"}, "do": []}]}, "rules[0].on", "exactly one of"),
         ({"rules": [{"on": {"start": 1}, "do": []}]}, "rules[0].on.start", "must be true"),
-        ({"rules": [{"on": {"text": 1}, "do": []}]}, "rules[0].on.text", "must be an object"),
+        ({"rules": [{"on": {"text": 1}, "do": []}]}, "rules[0].on.text", "must be a text, or an object with"),
         (
             {"rules": [{"on": {"text": {"matches": "("}}, "do": []}]},
             "rules[0].on.text.matches",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from vrt_host.agents.base import Agent
 from vrt_host.errors import UsageError
+from vrt_host.speech import opus
 
 LOCAL = "vrt_host.agents.local"
 
@@ -35,10 +36,18 @@ def factory(name: str, *, script: Path | None = None) -> Callable[[], Agent]:
 
 
 def prepare(agents: Callable[[], Agent]) -> None:
-    """Load what all sessions share, so that the first does not wait for it; may take seconds. Raises `UsageError`."""
+    """Load what all sessions share, so that the first does not wait for it; may take seconds.
+
+    Raises `UsageError` for what is to be installed: by the agent's own `prepare`, and for Opus where it has nothing else, since
+    every client without it needs its packets decoded.
+    """
     load = getattr(agents, "prepare", None)
     if load is not None:
         load()
+    abilities = getattr(agents, "abilities", None)
+    for able in (abilities.inputs, abilities.outputs) if abilities else ():
+        if able and all(one.encoding == "opus" for one in able):
+            opus.load()
 
 
 def _scripted(path: Path) -> Callable[[], Agent]:

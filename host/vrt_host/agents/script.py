@@ -275,6 +275,8 @@ class _Reader(Checked):
     def _text_pattern(self, value: Json, where: str) -> re.Pattern[str]:
         if isinstance(value, str):
             return re.compile(rf"\A{re.escape(value)}\Z")
+        if not isinstance(value, dict):
+            raise BadFile(where, "must be a text, or an object with 'contains' or 'matches'")
         kind, inner = self.single(value, where, ("contains", "matches"))
         text = self.string(inner, f"{where}.{kind}")
         try:
