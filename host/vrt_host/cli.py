@@ -14,6 +14,7 @@ from vrt_host.errors import UsageError
 COMMANDS = {
     "conformance": "test a vRT server or client against the protocol",
     "demo": "play the whole conversation with a simulated board and the offline agent",
+    "flash": "write MicroPython to a board",
     "harness": "play a scenario to a device: what the host says, what breaks, what must be answered",
     "serve": "run the host: accept boards and give them an agent",
     "sim": "run the firmware on a simulated board",
