@@ -1,0 +1,45 @@
+# Chips on the I2C bus that sound passes through. Each driver is a file of its own, imported by the board that has the chip.
+from vrt.errors import ConfigError
+
+
+class Chip:
+    # Registers of one byte, on machine.I2C or what looks like it. `bus`: how to name it, such as "SDA 8, SCL 18".
+    # Every method raises ConfigError when the chip does not answer.
+    def __init__(self, i2c, address, name, bus):
+        self.i2c = i2c
+        self.address = address
+        self.name = name
+        self.bus = bus
+        self._byte = bytearray(1)
+
+    def read(self, register):
+        try:
+            self.i2c.readfrom_mem_into(self.address, register, self._byte)
+        except OSError:
+            raise self.fault("does not answer") from None
+        return self._byte[0]
+
+    def write(self, register, value):
+        self._byte[0] = value
+        try:
+            self.i2c.writeto_mem(self.address, register, self._byte)
+        except OSError:
+            raise self.fault("does not answer") from None
+
+    def setup(self, table):
+        # Registers and values, one after the other.
+        for i in range(0, len(table), 2):
+            self.write(table[i], table[i + 1])
+
+    def expect(self, register, value):
+        found = self.read(register)
+        if found != value:
+            raise self.fault(
+                f"is another chip (register 0x{register:02x} holds 0x{found:02x}, not 0x{value:02x})"
+            )
+
+    def fault(self, what):
+        return ConfigError(
+            f"board: the {self.name} at address 0x{self.address:02x} on the I2C bus ({self.bus}) {what}; "
+            "is this the profile of your board, and is everything plugged in?"
+        )
