@@ -148,9 +148,10 @@ class Simulated:
 def _firmware(version: str) -> dict[str, bytes]:
     """The product's modules with another main, which only checks that all of them are whole."""
     folder = root() / "boards" / "sim"
-    made = tree(Simulated("sim", folder, json.loads((folder / "board.json").read_text("utf-8"))))
+    made = tree(
+        Simulated("sim", folder, json.loads((folder / "board.json").read_text("utf-8"))), version=version
+    )
     del made["main.mpy"]
-    made["version"] = version.encode()
     sums = {path: hashlib.sha256(data).hexdigest() for path, data in made.items()}
     return {**made, "sums.json": json.dumps(sums).encode(), "main.py": (MAIN % version).encode()}
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vrt_host import conformance
 from vrt_host.agents import registry
@@ -21,6 +21,9 @@ from vrt_host.errors import UsageError
 from vrt_host.harness.capture import Capture, recorded
 from vrt_host.server import serve
 from vrt_host.session import Limits
+
+if TYPE_CHECKING:
+    from vrt_host.updates import Updates
 
 PROFILE = Path(conformance.__file__).with_name("profile.json")
 CONFORMANCE_TURNS = TurnLimits(call_margin=0.5)
@@ -78,6 +81,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--record", type=Path, metavar="FILE", help="write every frame to a capture (docs/harness.md)"
     )
+    parser.add_argument(
+        "--updates", type=Path, metavar="FOLDER", help="offer boards what `vrt update publish` put there"
+    )
+    parser.add_argument(
+        "--updates-port", type=int, default=8766, metavar="PORT", help="hand it out there (default: 8766)"
+    )
     parser.add_argument("--verbose", action="store_true", help="log more")
 
 
@@ -101,6 +110,8 @@ def run(args: argparse.Namespace) -> int:
     agents = registry.factory(args.agent, script=PROFILE if args.conformance else args.script)
     turn_limits = CONFORMANCE_TURNS if args.conformance else None
     options: dict[str, Any] = {"limits": limits, "turn_limits": turn_limits}
+    if args.updates is not None:
+        options["updates"] = _updates(args.updates, args.updates_port)
     with contextlib.ExitStack() as stack:
         if args.record is not None:
             warn = logging.getLogger("vrt_host.capture").warning
@@ -108,6 +119,18 @@ def run(args: argparse.Namespace) -> int:
             options["link"] = recorded(capture)
         asyncio.run(_serve(config, args.agent, agents, **options))
     return 0
+
+
+def _updates(folder: Path, port: int) -> Updates:
+    if not 0 <= port <= 65535:
+        raise UsageError(f"{port} is not a port; give a number from 0 to 65535")
+    try:
+        from vrt_host.updates import Updates  # noqa: PLC0415  (its packages are an extra)
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f'--updates needs the package {error.name}: pip install "vrt-edge[device]"'
+        ) from None
+    return Updates(folder, port)
 
 
 def _limits(args: argparse.Namespace) -> Limits:

@@ -65,13 +65,30 @@ def files(profile: Profile, *, tools: Path | None = None, arch: str | None = Non
     return Files({**content, LISTING: listing(profile, content, own_tools=tools is not None)}, main)
 
 
-def tree(profile: Profile, *, tools: Path | None = None, arch: str | None = None) -> dict[str, bytes]:
-    """What a slot of this board holds, path -> content, without the listing.
+def tree(
+    profile: Profile, *, tools: Path | None = None, arch: str | None = None, version: str | None = None
+) -> dict[str, bytes]:
+    """What a slot of this board holds, path -> content, without the listing; it calls itself `version`.
 
     Sources are compiled for `arch` (by default the board's), lean; the user's `tools` keep their line numbers, since it is
     he who reads the traceback. Raises UsageError when something cannot be read or compiled.
     """
-    return _slot(profile, _cross(profile, arch), tools)
+    cross = _cross(profile, arch)
+    made = _slot(profile, cross, tools)
+    if version is not None:
+        made["vrt/__init__.mpy"] = _named(cross, version)
+    return made
+
+
+def _named(cross: Compiler, version: str) -> bytes:
+    """The module `vrt`, which knows the version."""
+    source = (root() / "firmware" / "vrt" / "__init__.py").read_text("utf-8")
+    changed, count = re.subn(r'(?m)^VERSION = ".*"$', f"VERSION = {json.dumps(version)}", source)
+    assert count == 1, "firmware/vrt/__init__.py has no VERSION"
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "__init__.py"
+        path.write_text(changed, "utf-8")
+        return _compiled(cross, path, "vrt", LEAN)
 
 
 def listing(profile: Profile, content: Mapping[str, bytes], *, own_tools: bool) -> bytes:
@@ -190,7 +207,16 @@ def links(data: Mapping[str, Any]) -> list[str]:
 def _barred(data: Mapping[str, Any], sources: Iterable[str]) -> set[str]:
     """Modules that this board never imports, although others name them."""
     used = {f"{_CODECS}.{codec}" for codec in codecs(data)}
-    barred = {name for name in sources if re.fullmatch(rf"{_CODECS}\.[a-z]+[0-9]+[a-z0-9]*", name)} - used
+    if "expander" in (data["speaker"].get("amplifier") or {}):
+        used.add(f"{_CODECS}.expander")
+    drivers = {name for name in sources if re.fullmatch(rf"{_CODECS}\.(expander|[a-z]+[0-9]+[a-z0-9]*)", name)}
+    barred = drivers - used
+    if not used:
+        barred.update(name for name in sources if name.startswith(_CODECS))
+    if "serial" not in links(data):
+        barred.add("espserial")
+    if "led" not in data:
+        barred.add("espled")
     for link, entries in _ENTRIES.items():
         if link not in links(data):
             barred.update(entries)

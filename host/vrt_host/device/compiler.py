@@ -34,6 +34,12 @@ def accepted(mpy: int) -> tuple[str, str]:
     return f"{mpy & 0xFF}.{mpy >> 8 & 3}", _ARCHITECTURES[mpy >> 10] if known else ""
 
 
+def taken_by(mpy_version: str, arch: str) -> int:
+    """`sys.implementation._mpy` of a runtime that takes such files."""
+    major, minor = map(int, mpy_version.split("."))
+    return major | minor << 8 | _ARCHITECTURES.index(arch) << 10
+
+
 @dataclass(frozen=True, slots=True)
 class Compiler:
     """`mpy-cross` for one kind of runtime; without a `binary` it is not there or not the right one, and `note` says why."""
