@@ -27,7 +27,7 @@ class Chip:
             raise self.fault("does not answer") from None
 
     def setup(self, table):
-        # Registers and values, one after the other.
+        # `table`: registers and values, one after the other.
         for i in range(0, len(table), 2):
             self.write(table[i], table[i + 1])
 

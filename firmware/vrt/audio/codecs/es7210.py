@@ -14,20 +14,21 @@ _ID0 = const(0x3E)
 _MUTE34 = const(0x14)
 _MUTE12 = const(0x15)
 
+# Registers and values, one after the other.
 _SETUP = (
-    *(0x00, 0xFF, 0x00, 0x41),  # reset
-    *(0x01, 0x3F),  # clocks off meanwhile
-    *(0x09, 0x30, 0x0A, 0x30),  # times to start and to power up
-    *(0x23, 0x2A, 0x22, 0x0A, 0x20, 0x0A, 0x21, 0x2A),  # high-pass filters
-    *(0x40, 0x43),  # analog part: 3.3 V
-    *(0x41, 0x70, 0x42, 0x70),  # 2.87 V for the microphones
-    *(0x07, 0x20, 0x02, 0xC1),  # 32 times oversampling, clock doubled and divided by 1
-    *(0x11, 0x60, 0x12, 0x00),  # 16 bits, I2S, no time division
-    *(0x43, 0x1A, 0x44, 0x1A, 0x45, 0x00, 0x46, 0x00),  # microphones 1 and 2 on, 30 dB; 3 and 4 off
-    *(0x4B, 0x00, 0x4C, 0xFF),  # power for 1 and 2
-    *(0x47, 0x08, 0x48, 0x08, 0x49, 0xFF, 0x4A, 0xFF),
-    *(0x01, 0x34, 0x06, 0x00),  # their clocks on; nothing is powered down
-    *(0x00, 0x71, 0x00, 0x41),  # the state machine starts
+    b"\x00\xff\x00\x41"  # reset
+    b"\x01\x3f"  # clocks off meanwhile
+    b"\x09\x30\x0a\x30"  # times to start and to power up
+    b"\x23\x2a\x22\x0a\x20\x0a\x21\x2a"  # high-pass filters
+    b"\x40\x43"  # analog part: 3.3 V
+    b"\x41\x70\x42\x70"  # 2.87 V for the microphones
+    b"\x07\x20\x02\xc1"  # 32 times oversampling, clock doubled and divided by 1
+    b"\x11\x60\x12\x00"  # 16 bits, I2S, no time division
+    b"\x43\x1a\x44\x1a\x45\x00\x46\x00"  # microphones 1 and 2 on, 30 dB; 3 and 4 off
+    b"\x4b\x00\x4c\xff"  # power for 1 and 2
+    b"\x47\x08\x48\x08\x49\xff\x4a\xff"
+    b"\x01\x34\x06\x00"  # their clocks on; nothing is powered down
+    b"\x00\x71\x00\x41"  # the state machine starts
 )
 
 

@@ -20,36 +20,23 @@ _DAC_VOLUME = const(0x32)  # half decibels from -95.5; 0xbf: 0 dB
 _ID1 = const(0xFD)
 _ID2 = const(0xFE)
 
+# Registers and values, one after the other.
 _SETUP = (
-    *(
-        0x44,
-        0x08,
-        0x44,
-        0x08,
-    ),  # against noise on the I2C; twice, because the first write after power-up may be lost
-    *(0x00, 0x80),  # the state machine runs, as a peripheral of the I2S
-    *(0x01, 0xBF),  # every clock on; the master clock is the bit clock
-    *(0x03, 0x10),  # the ADC oversamples 16 times, single speed
-    *(
-        0x05,
-        0x00,
-        0x06,
-        0x03,
-        0x07,
-        0x00,
-        0x08,
-        0xFF,
-    ),  # dividers: 1 for ADC and DAC; those of a controller are unused
-    *(0x09, 0x0C, 0x0A, 0x0C),  # 16 bits, I2S, in and out, left channel
-    *(0x0B, 0x00, 0x0C, 0x00, 0x10, 0x1F, 0x11, 0x7F),  # power-up times and references
-    *(0x0D, 0x01),  # analog part on
-    *(0x0E, 0x02),  # amplifier of the microphone and ADC on
-    *(0x13, 0x10),  # output driver on
-    *(0x14, 0x1A),  # analog microphone, 30 dB
-    *(0x15, 0x40, 0x16, 0x24),  # ADC: ramp, gain 24 dB
-    *(0x1B, 0x0A, 0x1C, 0x6A),  # no equaliser, no offset
-    *(0x37, 0x08),  # no equaliser of the DAC
-    *(0x45, 0x00),
+    b"\x44\x08\x44\x08"  # against noise on the I2C; twice, because the first write after power-up may be lost
+    b"\x00\x80"  # the state machine runs, as a peripheral of the I2S
+    b"\x01\xbf"  # every clock on; the master clock is the bit clock
+    b"\x03\x10"  # the ADC oversamples 16 times, single speed
+    b"\x05\x00\x06\x03\x07\x00\x08\xff"  # dividers: 1 for ADC and DAC; those of a controller are unused
+    b"\x09\x0c\x0a\x0c"  # 16 bits, I2S, in and out, left channel
+    b"\x0b\x00\x0c\x00\x10\x1f\x11\x7f"  # power-up times and references
+    b"\x0d\x01"  # analog part on
+    b"\x0e\x02"  # amplifier of the microphone and ADC on
+    b"\x13\x10"  # output driver on
+    b"\x14\x1a"  # analog microphone, 30 dB
+    b"\x15\x40\x16\x24"  # ADC: ramp, gain 24 dB
+    b"\x1b\x0a\x1c\x6a"  # no equaliser, no offset
+    b"\x37\x08"  # no equaliser of the DAC
+    b"\x45\x00"
 )
 
 
