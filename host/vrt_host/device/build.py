@@ -209,7 +209,9 @@ def _barred(data: Mapping[str, Any], sources: Iterable[str]) -> set[str]:
     used = {f"{_CODECS}.{codec}" for codec in codecs(data)}
     if "expander" in (data["speaker"].get("amplifier") or {}):
         used.add(f"{_CODECS}.expander")
-    drivers = {name for name in sources if re.fullmatch(rf"{_CODECS}\.(expander|[a-z]+[0-9]+[a-z0-9]*)", name)}
+    drivers = {
+        name for name in sources if re.fullmatch(rf"{_CODECS}\.(expander|[a-z]+[0-9]+[a-z0-9]*)", name)
+    }
     barred = drivers - used
     if not used:
         barred.update(name for name in sources if name.startswith(_CODECS))
