@@ -42,6 +42,7 @@ class App:
         self._open = False  # the link is open, or on its way there or back
         self.busy = True  # the link took no more when we looked, and messages go before audio
         self.wait_ms = 0  # until we look again
+        self.live = None  # updates, see setup/live.py
         self._shown = ""
         self._polled = self._since = 0  # ticks of the last look, and of the last figures
         self._unread_at = -1  # the message that the heap had no room for comes behind this seq
@@ -118,6 +119,8 @@ class App:
                 self._open = True
         conversation.closing = 0
         self.log.step(now)
+        if self.live:
+            self.live.step(self, now)
         self._report()
         if conversation.quiet and not self.sound.playing:
             conversation.quiet = False

@@ -2,6 +2,7 @@
 # code does not fill the heap.
 # ruff: noqa: PLC0415  (nothing large is imported before it is known that the device shall start)
 import gc
+import sys
 import time
 
 from micropython import const
@@ -31,11 +32,27 @@ def start(board):
     vrt.forget("vrt.config")
     if cancelled(board, config["safe_boot_ms"]):
         return None
+    slots = sys.modules.get("slots")  # of boards that take updates
+    if slots and config["update_key"]:
+        update(board, config, slots)
     app = build(board, config)
+    if slots:
+        from vrt.setup.live import Live
+
+        app.live = Live(slots, board, config, time.ticks_ms())
     vrt.forget("vrt.build")
     if hasattr(gc, "threshold"):
         gc.threshold(gc.mem_free() // _COLLECT_PART)
     return app
+
+
+def update(board, config, slots):
+    # Fetches the update that was noted before the restart, if one was, and starts again, with it.
+    from vrt.setup.fetch import attempt
+
+    if attempt(board, config, slots):
+        board.restart()
+    vrt.forget("vrt.setup.fetch", "vrt.setup.update")
 
 
 def cancelled(board, wait_ms):

@@ -13,6 +13,7 @@ SETTINGS = {
     "url": (None, str),  # of the host: ws://192.168.1.20:8080/ or wss://...
     "token": ("", str),  # this device's credential, see `vrt token`; never shown
     "ca": ("", str),  # file with the certificate to trust for wss://, PEM or DER
+    "update_key": ("", str),  # file with the public key of updates; none are taken without
     "id": ("", str),  # the device's name for the host; the board's when empty
     "listen": ("button", ("button", "open")),  # the microphone is live while the user asks, or always
     "duplex": ("half", ("half", "full")),  # full: it stays live while the device speaks

@@ -29,6 +29,7 @@ class Conversation:
         self.refused = ""  # the code of the error that stopped us
         self.reason = None  # of an interruption that the server has not been told of
         self.event = None  # the session's that is being handled
+        self.offer = None  # of an update, as the server makes it
         self._since = 0  # ticks of the turn's last sign of life
         self._voice = False  # somebody spoke at the last step
         # No call starts until all that the server sent before has been read: it may have closed the call's epoch (§6.2).
@@ -232,6 +233,7 @@ class Conversation:
         elif self.restored:
             tools.resumed()
         self.restored = False
+        self.offer = event.get("update")
         self.waiting = session.ping = resumed  # its pong comes behind all of it
         try:
             self.sound.adopt(event)
