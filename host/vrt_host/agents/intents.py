@@ -186,6 +186,7 @@ class Intents:
         for tree in ("_tree", "_unbounded"):
             self.__dict__.pop(tree, None)
         unknown(self._tree)
+        unknown(_JOIN)  # without phrases, the tree has none
         rules = _Rules()
         sentence, more = jsgf(self._tree, rules.name), f"[{jsgf(_JOIN, rules.name)}] <sentence>"
         shared = rules.text(known, sounds)
