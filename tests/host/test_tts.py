@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
@@ -65,6 +66,13 @@ def test_voice_renders_what_the_worker_streams(voice):
     assert samples[0] == pytest.approx(0.125)
     assert samples[-1] == pytest.approx(0.25)
     assert voice.phonemes("hello") == "/hello/"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there are no sessions of a terminal")
+def test_worker_is_out_of_the_terminals_reach_from_its_start(worker, tmp_path):
+    voice = VoiceProcess(worker(f"open({str(tmp_path / 'session')!r}, 'w').write(str(os.getsid(0)))"))
+    voice.close()
+    assert int((tmp_path / "session").read_text()) != os.getsid(0)
 
 
 def test_voice_goes_on_after_a_text_that_failed(voice):

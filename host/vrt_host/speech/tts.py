@@ -97,7 +97,10 @@ class VoiceProcess:
 
     def _start(self) -> dict[str, Any]:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", self._module], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-m", self._module],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C in the terminal is for the host, also while the worker only loads
         )
         try:
             return self._answer(self._start_s)
