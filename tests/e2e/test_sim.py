@@ -201,6 +201,24 @@ def test_sim_needs_the_token_that_the_host_wants(serve, vrt, voice, tmp_path):
     assert (code, errors) == (0, "")
 
 
+def test_sim_ends_when_its_token_is_revoked_in_the_midst(serve, vrt, command, tmp_path):
+    tokens = str(tmp_path / "tokens.json")
+    _, lines, _ = vrt("token", "add", "kitchen", "--tokens", tokens)
+    words = ["sim", "--url", serve(UNLOCK, "--tokens", tokens), "--until", "result"]
+    with subprocess.Popen(
+        [*command, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "VRT_TOKEN": lines[0]},
+    ) as process:
+        assert any("connected" in line for line in process.stdout)
+        vrt("token", "revoke", "kitchen", "--tokens", tokens)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert errors == "vrt sim: the board gave up: UNAUTHORIZED, a valid token is needed\n"
+
+
 def test_sim_says_when_the_awaited_event_did_not_come(serve, vrt, voice):
     code, _, errors = vrt(
         "sim", "--url", serve(UNLOCK), "--wav", str(voice), "--until", "interrupt", "--until", "3.5"
@@ -266,8 +284,9 @@ def test_sim_ends_in_good_order_on_ctrl_c(serve, command):
     assert [event["asked"] for event in exits] == [True]
 
 
-def test_sim_ends_when_nobody_reads_its_events(serve, command):
-    words = ["sim", "--url", serve(UNLOCK), "--json"]
+@pytest.mark.parametrize("form", [["--json"], []])
+def test_sim_ends_when_nobody_reads_its_events(serve, command, voice, form):
+    words = ["sim", "--url", serve(UNLOCK), "--wav", f"{voice}@0", "--wav", f"{voice}@4", *form]
     with subprocess.Popen(
         [*command, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:

@@ -267,7 +267,7 @@ class _Run:
         self.plan = plan
         self.board = board
         self.recorder = Recorder()
-        self.view = View(console(quiet=plan.json))
+        self.view = View(console(quiet=plan.json, unread=self._leave))
         self.stopped = asyncio.Event()
         self.unread = False
         if plan.json:
@@ -311,8 +311,11 @@ class _Run:
             print(to_line(event), flush=True)
         except BrokenPipeError:  # the reader has seen enough
             sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115  (until the end)
-            self.unread = True
-            self.stopped.set()
+            self._leave()
+
+    def _leave(self) -> None:
+        self.unread = True
+        self.stopped.set()
 
     def _advise(self, event: Event) -> None:
         """Say once, at the first connection, what to do if it does not come about."""
@@ -334,8 +337,9 @@ class _Run:
         talk = loop.create_task(self._talk(user))
         stop = loop.create_task(self.stopped.wait())
         dead = loop.create_task(self._event("exit"))
+        refused = loop.create_task(self.recorder.wait_for(_gives_up, within=None))
         goals = {loop.create_task(self._event(name)) for name in plan.events}
-        ends = {stop, dead, *goals}
+        ends = {stop, dead, refused, *goals}
         if plan.seconds is not None:
             ends.add(loop.create_task(asyncio.sleep(plan.seconds, True)))
         try:
@@ -352,6 +356,8 @@ class _Run:
             return 0 if plan.endless or self.unread else 130
         if dead in done:
             self.board.check()
+        if refused in done and not goals & done:
+            raise VrtError(self._why())
         if plan.events and not goals & done:
             when = f"{LINGER_S:g} s of the last answer" if plan.seconds is None else f"{plan.seconds:g} s"
             raise VrtError(f"there was no event {' or '.join(plan.events)} within {when}")
@@ -364,7 +370,7 @@ class _Run:
         recorder = self.recorder
         try:
             first = await recorder.wait_for(
-                lambda event: event["event"] == "ready" or event.get("state") == "error", within=patience
+                lambda event: event["event"] == "ready" or _gives_up(event), within=patience
             )
         except NotSeen:
             first = {"event": "nothing"}
@@ -380,7 +386,8 @@ class _Run:
                 wrong = told["error"]["message"]
                 mend = "; --set voice_confirm=true allows it" if "confirm='voice'" in wrong else ""
                 raise UsageError(f"the board cannot use what it was given: {wrong}{mend}")
-            return f"the board gave up: {told['error']['code']}, {told['error'].get('message', '')}"
+            why = f"the board gave up: {told['error']['code']}, {told['error'].get('message', '')}"
+            return f"{why}; a larger --heap may help" if "MemoryError" in why else why
         if "lost" in told:
             reason = told["lost"]["reason"] or told["lost"]["code"]
             return f"no session within {CONNECT_S:g} s ({reason}); is the host there? `vrt serve` starts one"
@@ -420,6 +427,10 @@ class _Run:
         both = conversation(self.board.hardware, self.recorder.origin, self.recorder.now)
         wav.save(path, np.stack(both, axis=1), RATE)
         self.view.note(f"both sides are in {path}")
+
+
+def _gives_up(event: Event) -> bool:
+    return event["source"] == "hardware" and event.get("state") == "error"  # its light
 
 
 def _advice(url: str, reason: str) -> str:

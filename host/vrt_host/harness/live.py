@@ -6,8 +6,10 @@ Without a terminal (a pipe, CI) the same lines come plain and the bar is left ou
 from __future__ import annotations
 
 import io
+import os
 import sys
 from collections import deque
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -43,11 +45,27 @@ _LIGHTS = {
 }
 
 
-def console(*, quiet: bool = False) -> Console:
-    """Standard output: a terminal at its own width, else 120 columns; what its encoding lacks becomes `?`."""
+class _Output(Console):
+    unread: Callable[[], None] | None = None
+
+    def on_broken_pipe(self) -> None:
+        """Nobody reads on, as behind `| head`: no more is written, and the run does not fail for that."""
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if self.unread is not None:
+            self.unread()
+
+
+def console(*, quiet: bool = False, unread: Callable[[], None] | None = None) -> Console:
+    """Standard output: a terminal at its own width, else 120 columns; what its encoding lacks becomes `?`.
+
+    `unread` is called when its reader has gone.
+    """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
-    return Console(quiet=quiet, width=None if sys.stdout.isatty() else 120)
+    output = _Output(quiet=quiet, width=None if sys.stdout.isatty() else 120)
+    output.unread = unread
+    return output
 
 
 class View:
