@@ -59,8 +59,9 @@ def confirm():
 def boot():
     # Runs the chosen firmware. When one on trial ends by itself, the board starts again, with the other.
     sys.path.insert(0, choose())
+    sys.modules.pop("main", None)  # the file that called us may go by that name
     try:
-        import main  # noqa: PLC0415  (the slot's, not the file that called us)
+        import main  # noqa: PLC0415  (the slot's)
 
         main.main()
     except KeyboardInterrupt:

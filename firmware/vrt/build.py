@@ -39,7 +39,7 @@ def start(board):
     if slots:
         from vrt.setup.live import Live
 
-        app.live = Live(slots, board, config, time.ticks_ms())
+        app.live = Live(slots, board, config, time.ticks_ms())  # pyright: ignore[reportAttributeAccessIssue]
     vrt.forget("vrt.build")
     if hasattr(gc, "threshold"):
         gc.threshold(gc.mem_free() // _COLLECT_PART)
