@@ -12,6 +12,7 @@ from vrt_host import __version__
 from vrt_host.errors import UsageError
 
 COMMANDS = {
+    "boards": "list the boards, say what they can do, describe another",
     "conformance": "test a vRT server or client against the protocol",
     "demo": "play the whole conversation with a simulated board and the offline agent",
     "flash": "write MicroPython to a board",
