@@ -14,9 +14,14 @@ _MESSAGE_BYTES = const(16384)  # the largest that we send; `hello` with many too
 _SLOW = const(5)  # so many failures, and there are only the longest waits
 _EVENTS = const(8)  # from the link in one step, so that a flood of them cannot hold the loop
 _WAIT_MS = const(20)  # between steps; the board wakes up earlier when there is something to do
+_CREDENTIAL_MS = const(10_000)  # between looks for another one, when ours was refused
 # So often in a while the heap may be full; more is a crash, after which the board starts anew.
 _FULL_MOST = const(50)
 _FULL_MS = const(10_000)
+# What becomes of a message in hand: it is handled, at so many tries (1 ...); it is to come again; it ends the session.
+_TRIES = const(8)
+_AGAIN = const(-1)
+_NEVER = const(-2)
 # Between looks at what is not audio: while nothing happens, and while a tool runs.
 _IDLE_MS = const(60)
 _TOOL_MS = const(20)
@@ -45,8 +50,10 @@ class App:
         self.live = None  # updates, see setup/live.py
         self._shown = ""
         self._polled = self._since = 0  # ticks of the last look, and of the last figures
+        self._asked = 0  # ticks of the last look for a credential
         self._unread_at = -1  # the message that the heap had no room for comes behind this seq
-        self._full = 0  # 1: it is to come again, nothing is read before; 2: it must not
+        self._dropped = 0  # messages that were too large, and told
+        self._full = 0  # a message is in hand, and how far it has come
 
     def run(self):
         # For ever. Survives a full heap: what it was at is left undone, and the device goes on.
@@ -93,7 +100,7 @@ class App:
         if mic and mic.frame:
             sound.send(self.link, self.session, self.conversation.button.tail, now)
 
-    def _rest(self, now):
+    def _rest(self, now):  # noqa: PLR0912  (a branch for each thing that may be due)
         # Everything but audio.
         session, conversation = self.session, self.conversation
         conversation.step(now)
@@ -107,10 +114,14 @@ class App:
         else:
             if session.state == "closed":
                 session.again("renew", now)
-            elif session.state == "failed" and conversation.refused == "START_FAILED":
-                session.failures = _SLOW  # the cause lies with the server and may pass
-                session.again("retry", now)
-            elif session.state not in ("connecting", "failed"):
+            elif session.state == "failed":
+                if conversation.refused == "START_FAILED":
+                    session.failures = _SLOW  # the cause lies with the server and may pass
+                    session.again("retry", now)
+                elif conversation.refused == "UNAUTHORIZED" and diff(now, self._asked) >= _CREDENTIAL_MS:
+                    self._asked = now
+                    conversation.retry(now)
+            elif session.state != "connecting":
                 self._lost(now)  # the heap was full when we heard of it
             if session.wants_link(now):
                 gc.collect()  # TLS wants large pieces
@@ -118,6 +129,9 @@ class App:
                 self.link.open(now)
                 self._open = True
         conversation.closing = 0
+        if self.link.dropped != self._dropped:
+            self._dropped = self.link.dropped
+            self.log.fault("TOO_LARGE", "more than message_bytes, or broken on a serial line: dropped")
         self.log.step(now)
         if self.live:
             self.live.step(self, now)
@@ -132,7 +146,7 @@ class App:
     def _receive(self, now):
         # Whether more than audio came. While a call waits, or may have come, everything is read before we go on.
         if self._full:
-            self._renounce()
+            self._settle(now)
         link, session = self.link, self.session
         news = False
         for _ in range(_EVENTS):
@@ -158,25 +172,31 @@ class App:
 
     def _read(self, now):
         # A message. One that the heap has no room for may be one that closes an epoch, so it is not passed over: a resume
-        # brings it again. When it does not fit then either, or was half handled, the session ends.
+        # brings it again, and when it does not fit then either, the session ends. One that was taken does not come again: its
+        # event is handled before anything else is read.
         session = self.session
-        state, handled = session.state, session.streams.handled
         try:
             session.receive_text(self.link.rx, self.link.n, now)
-            self.conversation.handle(now)
         except MemoryError:
-            self._full = 1
             self.conversation.waiting = True  # no call starts: it may have closed an epoch
-            if session.state != state or session.streams.handled != handled or handled == self._unread_at:
-                self._full = 2
+            handled = session.streams.handled
+            self._full = _NEVER if handled == self._unread_at else _AGAIN
             self._unread_at = handled
             gc.collect()
-            self._renounce()
+        else:
+            self._full = 1
+        self._settle(now)
 
-    def _renounce(self):
+    def _settle(self, now):
+        # The message in hand. Whatever raises MemoryError is done once more, after a collection (see run).
+        if 0 < self._full <= _TRIES:
+            self._full += 1
+            self.conversation.handle(now)
+            self._full = 0
+            return
         self.log.fault("MEMORY", "the heap has no room for a message")
-        self.conversation.event = None
-        if self._full > 1:
+        if self._full != _AGAIN:
+            self.conversation.event = None
             self.session.end("TOO_LARGE", "the device has no memory for what the server says")
         self.link.close(_CLOSE_REPLACED)
         self._full = 0

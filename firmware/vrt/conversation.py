@@ -112,13 +112,14 @@ class Conversation:
         self.quiet = True
 
     def retry(self, now):
-        # The user wants to be let in after a refusal: with another token, or when it was not about the token (§5.3).
+        # After a refusal, asked by the user or now and then: once with each new token that the configuration has (§5.3), and
+        # when it was not about the token.
         try:
             token = self.board.config().get("token", "")
         except (OSError, ValueError, AttributeError) as error:  # the file is gone, or nonsense
             self.log.fault("CONFIG", str(error))
             return
-        if self.refused != "UNAUTHORIZED" or token != self.config["token"]:
+        if self.refused != "UNAUTHORIZED" or (token != self.config["token"] and type(token) is str):
             self.config["token"] = token
             self.session.again("retry", now)
 

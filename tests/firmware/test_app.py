@@ -49,6 +49,16 @@ def test_the_log_holds_no_secret():
     assert "session-one-and-only" not in text
 
 
+def test_a_message_that_the_link_dropped_is_told_once():
+    device = opened()
+    device.link.dropped = 2
+    device.run(200)
+    assert [event["code"] for event in device.board.events if event["event"] == "error"] == ["TOO_LARGE"]
+    device.link.dropped = 3
+    device.run(200)
+    assert [event["code"] for event in device.board.events if event["event"] == "error"] == ["TOO_LARGE"] * 2
+
+
 def test_device_connects_again_and_again():
     device = Device()
     device.link.up = False

@@ -739,6 +739,54 @@ def test_a_wrong_token_stops_the_device_until_there_is_another():
     assert device.board.lights[-1] != "error"
 
 
+def test_a_fresh_token_is_tried_once_without_being_asked():
+    device = Device()
+    device.run(20)
+    device.receive("error", code="UNAUTHORIZED", recoverable=False)
+    device.run(60_000)
+    for opened_, token in ((2, "fresh"), (2, 17), (2, "fresh"), (3, "fresher"), (4, "")):
+        device.raw["token"] = token
+        device.run(15_000)
+        assert device.link.opened == opened_, token
+        if device.app.session.state == "waiting":
+            assert device.sent("hello")[-1].get("auth", {}).get("token", "") == token
+            device.receive("error", code="UNAUTHORIZED", recoverable=False)
+            device.run(60_000)
+            assert device.link.opened == opened_, "the same token would be refused again"
+    device.raw["token"] = "good"
+    device.run(15_000)
+    device.ready()
+    device.run(50)
+    assert device.app.session.state == "open"
+
+
+def test_a_fresh_token_resumes_the_session():
+    device = opened()
+    device.call("slow", 1)
+    device.run(100)
+    device.link.cut()
+    device.run(1000)
+    device.receive("error", code="UNAUTHORIZED", recoverable=False)
+    device.run(3000)
+    device.raw["token"] = "fresh"
+    device.run(15_000)
+    hello = device.sent("hello")[-1]
+    assert hello["auth"] == {"token": "fresh"}
+    assert hello["sessionId"] == "session-one-and-only"
+
+
+def test_another_refusal_is_not_answered_by_a_token():
+    device = Device()
+    device.run(20)
+    device.receive("error", code="NOT_TODAY", recoverable=False)
+    device.raw["token"] = "fresh"
+    device.run(60_000)
+    assert device.link.opened == 1
+    device.press(100)
+    device.run(2000)
+    assert device.link.opened == 2
+
+
 def test_a_server_that_cannot_start_is_asked_again_without_haste():
     device = Device()
     device.run(20)

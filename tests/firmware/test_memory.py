@@ -153,31 +153,70 @@ def test_a_message_that_never_fits_ends_the_session():
     assert "sessionId" not in device.link.texts[-1], "a new session"
 
 
-def test_a_message_that_is_half_handled_ends_the_session():
+def test_a_message_that_is_half_handled_is_handled_before_the_next_is_read():
+    for owner, name in (("sound", "flush"), ("tools", "close_epoch"), ("session", "result")):
+        device = opened()
+        device.call("slow", 1)
+        device.call("light", 1, call="c2", state="on")
+        device.run(300)
+        setattr(getattr(device.app, owner), name, Full(getattr(getattr(device.app, owner), name), 1, 5))
+        device.say("interrupted", epoch=1)
+        device.call("light", 1, call="c3", state="on")
+        device.call("light", 2, call="c4", state="off")
+        start = device.now
+        running(device, lambda device=device, start=start: device.now - start > 1000)
+        assert device.link.closes == [], name
+        assert device.app.session.state == "open", name
+        assert device.done == ["slow begins", "light off"], name
+        results = [(result["callId"], result["ok"]) for result in device.sent("tool.result")]
+        assert results == [("c1", False), ("c2", False), ("c3", False), ("c4", True)], name
+        assert device.app.session.pending == 0
+
+
+def test_a_message_that_can_never_be_handled_ends_the_session():
     device = opened()
     device.call("slow", 1)
     device.run(300)
-    device.app.sound.flush = Full(device.app.sound.flush)
+    device.app.sound.flush = flush = Full(device.app.sound.flush, 1, 8)
     device.say("interrupted", epoch=1)
-    device.run(50)
-    assert device.app.session.state != "open"
-    assert not device.app.tools.queue, "what belonged to the session is gone"
-    device.run(3000)
+    device.turn("thinking", 2)
+    start = device.now
+    running(device, lambda: device.now - start > 3000)
+    assert flush.count > 8
     assert device.done == ["slow begins"]
+    assert not device.app.tools.queue, "what belonged to the session is gone"
+    assert device.link.closes[0] == 4000
     assert "sessionId" not in device.link.texts[-1]
 
 
-def test_a_ready_that_is_half_handled_ends_the_session():
+def test_a_ready_that_is_half_handled_is_handled():
     device = Device()
     begin = device.app.tools.begin = Full(device.app.tools.begin)
-    device.open()
-    assert device.app.session.state != "open"
-    device.run(1000)
-    device.open()
+    device.run(20)
+    device.ready()
+    device.call("light", 1, state="on")
+    start = device.now
+    running(device, lambda: device.now - start > 300)
     assert begin.count == 2
     assert device.app.session.state == "open"
-    assert len(device.sent("hello")) == 2
-    assert "sessionId" not in device.link.texts[-1]
+    assert device.link.closes == []
+    assert device.done == ["light on"]
+
+
+def test_a_late_call_that_cannot_be_refused_at_once_is_refused_once():
+    device = opened()
+    device.turn("thinking", 1)
+    device.say("interrupted", epoch=1)
+    device.run(50)
+    streams = device.app.session.streams
+    streams.add = Full(streams.add, 1, 2)
+    device.call("light", 1, state="on")
+    start = device.now
+    running(device, lambda: device.now - start > 1000)
+    assert device.done == []
+    (result,) = device.app.session.streams.kept
+    assert b"INTERRUPTED" in result
+    assert device.app.session.pending == 0
 
 
 def test_a_refusal_without_room_is_read_the_next_time():
@@ -236,7 +275,7 @@ def test_a_session_ends_however_often_the_heap_is_full():
     device.call("slow", 1)
     device.run(300)
     session = device.app.session
-    device.app.sound.flush = Full(device.app.sound.flush)
+    device.app.sound.flush = Full(device.app.sound.flush, 1, 8)
     session.end = Full(session.end, 1, 2)
     device.app.tools.drop = Full(device.app.tools.drop)
     device.say("interrupted", epoch=1)

@@ -83,6 +83,11 @@ PROOFS = {
     "protocol/session.py": _DEVICE
     + "session.py::test_client_ends_when_the_server_refuses_the_same_message_as_too_large_twice",
     "protocol/grammar.py _MAX_DEPTH": _DEVICE + "grammar.py::test_depth",
+    "protocol/wire.py _WEIGHT": _DEVICE
+    + "wire.py::test_decode_of_a_heavy_message_leaves_out_what_is_not_known",
+    "app.py _TRIES": _DEVICE + "memory.py::test_a_message_that_can_never_be_handled_ends_the_session",
+    "app.py _CREDENTIAL_MS": _DEVICE
+    + "conversation.py::test_a_fresh_token_is_tried_once_without_being_asked",
     "protocol/session.py _SLOTS": _DEVICE + "app.py::test_device_closes_when_nothing_is_acknowledged",
     "protocol/session.py _SPARE": _DEVICE
     + "session.py::test_client_refuses_text_and_context_before_the_slots_of_calls_are_touched",

@@ -40,10 +40,7 @@ def lighten(buf, n, most):
 
 def _has(row, name):
     # Whether a line of the tables has a field of that name.
-    for sign in (b"+", b"-", b"?"):
-        if sign + name + b" " in row or sign + name + b"=" in row:
-            return True
-    return False
+    return any(sign + name + stop in row for sign in (b"+", b"-", b"?") for stop in (b" ", b"="))
 
 
 def _members(buf, i):

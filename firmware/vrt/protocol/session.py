@@ -5,11 +5,11 @@
 #   receive_audio(buf, n) -> bool       each binary frame; true: play buf[5:n]. Allocates nothing
 #   tick(now, last_rx) -> bool          true: the connection is dead, close it with 4000
 #   data_to_send(now) -> bytes          the next frame; when the link took it whole: sent(now). None: nothing to send
-# A peer's fault is never raised: it is an event. ProtocolError is our own misuse.
-# Events are dicts. The server's messages keep their type, each is handed out once, gated by its epoch; further types:
-# `invalid` (code, message); `unexpected` (got); `refused` (code, message): stopped until again("retry"); `ended` (code,
-# message): nothing of the session is ever sent again, again("renew") asks for a new one; `stalled`: the outbox is full,
-# close the link, a resume will tell what has arrived.
+# A peer's fault is never raised: it is an event. ProtocolError is our own misuse. Events are dicts. The server's messages keep
+# their type, each is handed out once, gated by its epoch; further: `invalid` (code, message); `unexpected` (got); `refused`
+# (code, message): stopped until again("retry"); `ended` (code, message): nothing of the session is ever sent again,
+# again("renew") asks for a new one; `stalled`: the outbox is full, close the link, a resume will tell what has arrived.
+# After a MemoryError an event may be there or not: when not, then the message was not taken, and a resume brings it again.
 from micropython import const
 
 from vrt import diff
@@ -38,9 +38,8 @@ class Session(Lifecycle):
         self.hello = hello
         self.calls = calls
         self.streams = Streams(size, _SLOTS)
-        self.invalid = 0  # messages and frames
-        self.missing = 0  # frames
-        self.discarded = 0  # frames of no item, or of a closed epoch
+        # Messages and frames; frames; frames of no item, or of a closed epoch.
+        self.invalid = self.missing = self.discarded = 0
         self._next = _NONE  # the seq of the next frame
         self._too_big = 0  # the seq that a close with 1009 left unsent
         self._events = []
@@ -92,9 +91,10 @@ class Session(Lifecycle):
 
     def close(self, epoch):
         # Closes everything up to `epoch`, also epochs not observed yet. False: it was closed before (no effect).
-        fresh = epoch > self.closed
-        self.closed = max(epoch, self.closed)
-        return fresh
+        if epoch <= self.closed:
+            return False
+        self.closed = epoch
+        return True
 
     # --- received
 
@@ -115,38 +115,40 @@ class Session(Lifecycle):
                 streams.take(error.seq, now)
             self._events.append({"type": "invalid", "code": error.code, "message": str(error)})
             return
-        # What it is in the table of states, before its seq is looked at (decisions 5).
-        kind = message["type"]
+        kind = message["type"]  # in the table of states it counts before its seq is looked at (decisions 5)
         inp = kind if kind in ("ready", "pong", "error") else "message"
         if kind == "error":
             if message["code"] == "RESUME_FAILED":
                 inp = "ended"
             elif self.state == "waiting" and not message["recoverable"]:
                 inp = message["type"] = "refused"
-        if not self.next_state(inp):
+        state = self.next_state(inp)
+        if not state:
             self._events.append({"type": "unexpected", "got": kind})
         elif inp == "ended":
             self.end(message["code"], message.get("message", ""))
         elif message["seq"] and (self._stalled or (kind == "tool.call" and streams.free() <= self.pending)):
             self._stall()  # not handled, not acknowledged: it comes again after the resume (decisions 17)
-        elif not (is_open and message["seq"]) or streams.take(message["seq"], now):
-            if inp == "refused":
-                self.move(inp)
-            if self._ready(message, now) if kind == "ready" else self._apply(kind, message):
-                self._events.append(message)
+        else:
+            self._events.append(message)  # while nothing has changed: what has no room here comes again
+            told = not (is_open and message["seq"]) or streams.take(message["seq"], now)
+            if told:
+                told = self._ready(message) if kind == "ready" else self._apply(kind, message)
+            if not told:
+                self._events.remove(message)
+            elif inp == "ready" or inp == "refused":  # noqa: PLR1714  (a tuple of words is 200 bytes)
+                self.state = state
+                self._since = now
 
-    def _ready(self, message, now):
-        up_to = message.get("resumedFrom")
+    def _ready(self, message):
         if self.id is None:
             fits = not message.pop("resumedFrom", 0)  # nothing of ours was handled in a session that is new
         else:
-            fits = up_to is not None and message["sessionId"] == self.id and self.streams.resume(up_to)
+            fits = message["sessionId"] == self.id and self.streams.resume(message.get("resumedFrom", _NONE))
         if not fits:
             self.end("RESUME_FAILED", "ready does not fit the session")
             return False
-        self.move("ready")
         self.id = message["sessionId"]
-        self._since = now
         limits = message.get("limits")
         size = limits.get("messageBytes") if type(limits) is dict else None
         if type(size) is int and size >= _LEAST_BYTES:
@@ -175,7 +177,7 @@ class Session(Lifecycle):
             self._item_epoch = epoch if fresh else _NONE
         elif kind == "tool.call":
             self.pending += 1
-            if not fresh:  # it came late, or again
+            if not fresh:  # without memory for it the application refuses the event
                 self.refuse(message, "INTERRUPTED", "the turn was interrupted")
         return fresh
 
@@ -194,9 +196,7 @@ class Session(Lifecycle):
             return False
         return True
 
-    # --- sent
-
-    # An interruption begins with close(observed), then its effects, then playback(), interrupt(), result() (§6.2).
+    # --- sent. An interruption begins with close(observed), then its effects, then playback(), interrupt(), result() (§6.2).
 
     def interrupt(self, epoch, reason):
         self._queue("interrupt", {"epoch": epoch, "reason": reason})
