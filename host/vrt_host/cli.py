@@ -15,11 +15,13 @@ COMMANDS = {
     "boards": "list the boards, say what they can do, describe another",
     "conformance": "test a vRT server or client against the protocol",
     "demo": "play the whole conversation with a simulated board and the offline agent",
+    "deploy": "bring the firmware to a board that has MicroPython",
     "flash": "write MicroPython to a board",
     "harness": "play a scenario to a device: what the host says, what breaks, what must be answered",
     "serve": "run the host: accept boards and give them an agent",
     "sim": "run the firmware on a simulated board",
     "token": "manage the tokens that boards authenticate with",
+    "update": "sign firmware for boards and publish it, to be taken over the air",
 }
 
 

@@ -175,7 +175,7 @@ def test_unplugged_while_it_writes(chips, board, tmp_path, monkeypatch, capsys):
         chips.running[-1].kill()
         chips.running[-1].wait()
 
-    monkeypatch.setattr("vrt_host.commands.flash.Progress.show", lambda self, percent: pull(percent))
+    monkeypatch.setattr("vrt_host.device.progress.Progress.show", lambda self, percent: pull(percent))
     code, _, err = vrt(capsys, "--port", chips.port, "--micropython", image)
     assert code == 1
     assert "was unplugged: plug it in; what is half written does no harm, run the same command again" in err

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from vrt_host.device import flash, image_file, ports, profiles
+from vrt_host.device.progress import Progress
 from vrt_host.errors import UsageError, VrtError
 
 EXAMPLES = """\
@@ -57,26 +58,3 @@ def run(args: argparse.Namespace) -> int:
         f"MicroPython {version} is on the board and was read back; next: vrt deploy {profile.id} --port {port}"
     )
     return 0
-
-
-class Progress:
-    """Per cent on one line of a terminal, else every tenth on a line of its own."""
-
-    def __init__(self) -> None:
-        self._shown = -1
-        self._live = sys.stdout.isatty()
-
-    def show(self, percent: int) -> None:
-        """Show it."""
-        if self._live:
-            print(f"\r  {percent:3d} %", end="", flush=True)
-            self._shown = percent
-        elif percent // 10 > self._shown // 10:
-            self._shown = percent
-            print(f"  {percent:3d} %", flush=True)
-
-    def end(self) -> None:
-        """Leave the line."""
-        if self._live and self._shown >= 0:
-            print()
-            self._shown = -1
