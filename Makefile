@@ -3,7 +3,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
 SETUP := pyproject.toml constraints.txt tools/setup_env.py
-.PHONY: help setup demo test mutants lint format types bench soak fuzz tables clean
+.PHONY: help setup demo test mutants lint format types bench size soak fuzz tables clean
 
 help: ## list the verbs
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -44,6 +44,9 @@ types: .venv/.types ## mypy strict on the host, pyright with the ESP32 stubs on 
 
 bench: .venv/.test ## measure, print a table, write build/bench.json
 	@$(BIN)/python tools/bench.py
+
+size: .venv/.demo ## flash of each board, heap of the running client, module by module
+	@$(BIN)/python tools/bench_size.py
 
 soak: .venv/.test ## cut 1,000 connections: nothing may be lost or doubled, no heap may grow (12 minutes)
 	@$(BIN)/python tools/soak.py
