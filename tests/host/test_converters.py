@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from vrt_host.sim.converters import BLOCK, Adc, Dac, Room, Track, dma_blocks, pink_noise
+from vrt_host.sim.converters import BLOCK, Adc, Dac, Echo, EchoPath, Room, Track, dma_blocks, pink_noise
 
 RATE = 24_000
 B = BLOCK / RATE
@@ -186,3 +186,56 @@ def test_track_forgets_the_oldest():
     assert track.start + len(track.samples) / 1000 == pytest.approx(10.0)
     assert track.samples[-1] == 99
     assert track.between(9.5, 9.6).tolist() == [95] * 100
+
+
+def track_of(samples: np.ndarray, at: float = 0.0) -> Track:
+    track = Track(RATE, 60)
+    track.append(at, samples.astype(np.int16).tobytes())
+    return track
+
+
+def heard(path: EchoPath, seconds: float, block: int = BLOCK) -> np.ndarray:
+    """What the microphone hears, asked for block by block."""
+    room = Room(echo=path)
+    return np.concatenate([room.listen(first, block) for first in range(0, int(16_000 * seconds), block)])
+
+
+def rms(samples: np.ndarray) -> float:
+    return float(np.sqrt(np.mean(samples.astype(float) ** 2)))
+
+
+def test_track_window_is_zero_where_nothing_is_held():
+    track = track_of(np.arange(1, 101), at=1.0)
+    assert track.window(1.0 - 3 / RATE, 5).tolist() == [0, 0, 0, 1, 2]
+    assert track.window(1.0 + 98 / RATE, 4).tolist() == [99, 100, 0, 0]
+    assert track.window(0.0, 2).tolist() == track.window(2.0, 2).tolist() == [0, 0]
+    assert Track(RATE, 60).window(0.5, 3).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("delay_ms", [0, 2, 100])
+@pytest.mark.parametrize("loss_db", [-6, 0, 30])
+def test_echo_is_the_speakers_sound_later_and_weaker(loss_db, delay_ms):
+    t = np.arange(RATE) / RATE
+    played = 8_000 * np.sin(2 * np.pi * 700 * t) * (t > 0.1)
+    out = heard(EchoPath(Echo(loss_db, delay_ms), track_of(played)), 1.0)
+    u = np.arange(len(out)) / 16_000 - delay_ms / 1000
+    wanted = 10 ** (-loss_db / 20) * 8_000 * np.sin(2 * np.pi * 700 * u) * (u > 0.1) * (u < 0.98)
+    inside = (u > 0.11) & (u < 0.97)
+    assert np.abs(out - wanted)[inside].max() < 3 + 0.01 * np.abs(wanted).max()
+    assert not out[u < 0.098].any()
+
+
+def test_echo_of_a_room_lasts_and_keeps_the_loss():
+    noise = np.random.default_rng(1).normal(0, 6_000, RATE).round()
+    played = np.concatenate([noise, np.zeros(RATE)])
+    out = heard(EchoPath(Echo(20, 5, room_ms=400), track_of(played)), 2.0)
+    band = 0.9 * 16_000 / RATE  # of the noise's band the microphone hears so much
+    assert rms(out[8_000:16_000]) == pytest.approx(600 * band**0.5, rel=0.1)
+    assert rms(out[16_000 + 1_600 : 16_000 + 2_400]) > 20  # 100 to 150 ms later
+    assert rms(out[16_000 + 9_000 :]) < 1
+
+
+def test_echo_has_no_seams_between_blocks():
+    noise = np.random.default_rng(2).normal(0, 6_000, RATE).round()
+    path = EchoPath(Echo(6, 3, room_ms=50), track_of(noise))
+    assert heard(path, 0.96, block=256).tolist()[:15_360] == heard(path, 0.96, block=15_360).tolist()

@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 import pytest
+from vrt_host.sim.converters import Echo
 from vrt_host.sim.hardware import Hardware
 
 BYTES_10_MS = 480
@@ -141,6 +142,27 @@ async def test_hardware_gives_what_the_microphone_hears_at_its_time():
         assert hardware.adc.lost_samples == 0
         # The recording says when.
         assert hardware.microphone.between(start, end).tolist() == list(range(1, 3201))
+
+
+async def test_hardware_microphone_hears_what_the_speaker_plays():
+    async with powered(echo=Echo(loss_db=6, delay_ms=4)) as (hardware, board, events):
+        board.open(1)
+        board.open(0)
+        await seen(events, "i2s", 2)
+        tone = (8_000 * np.sin(2 * np.pi * 500 * np.arange(4_800) / 24_000)).astype(np.int16)
+        for start in range(0, len(tone), 240):
+            board.send(b"W", 0, tone[start : start + 240].tobytes())
+        heard = b""
+        while len(heard) < 32_000:
+            board.send(b"R", 0, size=640)
+            kind = b""
+            while kind != b"r":
+                kind, _, payload = await board.next()
+            heard += payload
+        started = next(event["t"] for event in events if event["event"] == "sound")
+        picked = hardware.microphone.between(started + 0.01, started + 0.15)
+        assert 3_900 < picked.max() < 4_100
+        assert not hardware.microphone.between(0, started + 0.0025).any()
 
 
 async def test_hardware_reports_led_outputs_and_the_firmware():

@@ -6,7 +6,10 @@ Times are seconds on the caller's clock. Both converters run from the moment the
 
 from __future__ import annotations
 
+import math
 from collections import deque
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +17,9 @@ from vrt_host.sim.wav import MIC_RATE, Samples
 
 BLOCK = 256
 """Frames of a DMA block, as in MicroPython's ESP32 port."""
+
+_TAPS = 16
+"""Samples on either side of an output sample that the low pass of an echo looks at."""
 
 QUIET_S = 0.1
 """Zeros for so long are silence."""
@@ -46,6 +52,13 @@ class Track:
         if surplus > self._limit // 8:  # trimmed in large steps, since it moves the rest
             del self._data[:surplus]
             self.start += surplus / 2 / self.rate
+
+    def window(self, at: float, count: int) -> Samples:
+        """`count` samples from time `at`; zeros where nothing is held."""
+        first = round((at - self.start) * self.rate)
+        held = self._data[max(0, 2 * first) : max(0, 2 * (first + count))]
+        before = bytes(2 * min(count, max(0, -first)))
+        return np.frombuffer((before + held).ljust(2 * count, b"\0"), np.int16)
 
     @property
     def samples(self) -> Samples:
@@ -132,10 +145,63 @@ class Dac:
         return done
 
 
-class Room:
-    """What a microphone could hear: sounds said one after the other, over an optional pink noise."""
+@dataclass(frozen=True, slots=True)
+class Echo:
+    """The way from a speaker to the microphone.
 
-    def __init__(self, noise_rms: float = 0.0, seed: int = 0) -> None:
+    White sound comes `loss_db` weaker than it was played, the first of it after `delay_ms`. With `room_ms` half of its energy comes
+    as the sound of a room, which dies away by 60 dB in that time.
+    """
+
+    loss_db: float
+    delay_ms: float = 2.0
+    room_ms: float = 0.0
+
+
+class EchoPath:
+    """What of a speaker's recording reaches the microphone through an `Echo`."""
+
+    def __init__(self, echo: Echo, speaker: Track, seed: int = 0) -> None:
+        self._speaker = speaker
+        self._step = speaker.rate // math.gcd(speaker.rate, MIC_RATE)  # samples in, for so many out:
+        self._phases = MIC_RATE // math.gcd(speaker.rate, MIC_RATE)
+        answer = np.ones(1)
+        if echo.room_ms:
+            t = np.arange(1, int(echo.room_ms / 1000 * speaker.rate) + 1) / speaker.rate
+            room = np.random.default_rng(seed).standard_normal(len(t)) * 10 ** (-3 * t * 1000 / echo.room_ms)
+            answer = np.concatenate([answer, room / np.linalg.norm(room)]) / math.sqrt(2)
+        answer *= 10 ** (-echo.loss_db / 20)
+        # A low pass below the microphone's band, centred on each output sample's place between the input's.
+        near = np.arange(-_TAPS, _TAPS + 1)
+        cutoff = 0.9 * MIC_RATE / speaker.rate
+        self._filters = []
+        for phase in range(self._phases):
+            x = near + phase * self._step / self._phases % 1
+            low = np.sinc(cutoff * x) * cutoff * np.kaiser(len(x), 8.0)
+            self._filters.append(np.convolve(low, answer))
+        self._lead = len(self._filters[0]) - 1 - _TAPS  # samples before an output's place that it depends on
+        self._delay_s = echo.delay_ms / 1000
+
+    def listen(self, first: int, count: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """Samples `first` to `first + count` of the microphone's time line. The speaker must have played up to then."""
+        places = -(-count // self._phases) * self._step + self._step
+        span = self._lead + places + _TAPS
+        at = first / MIC_RATE - self._delay_s - self._lead / self._speaker.rate
+        played = self._speaker.window(at, span)
+        if not played.any():
+            return np.zeros(count)
+        out = np.empty((-(-count // self._phases), self._phases))
+        for phase, taps in enumerate(self._filters):
+            start = phase * self._step // self._phases
+            out[:, phase] = np.convolve(played, taps, "valid")[start :: self._step][: len(out)]
+        return out.ravel()[:count]
+
+
+class Room:
+    """What a microphone could hear: sounds said one after the other, over an optional pink noise, and perhaps an echo."""
+
+    def __init__(self, noise_rms: float = 0.0, seed: int = 0, echo: EchoPath | None = None) -> None:
+        self._echo = echo
         self._noise = pink_noise(MIC_RATE * 32, noise_rms, seed) if noise_rms else None
         self._sounds: deque[tuple[int, Samples]] = deque()
 
@@ -164,6 +230,8 @@ class Room:
             begin, end = max(first, start), min(first + count, start + len(sound))
             if begin < end:
                 heard[begin - first : end - first] += sound[begin - start : end - start]
+        if self._echo is not None:
+            heard += np.rint(self._echo.listen(first, count)).astype(np.int32)
         return np.clip(heard, -32768, 32767).astype(np.int16)
 
 

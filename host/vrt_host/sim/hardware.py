@@ -30,7 +30,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-from vrt_host.sim.converters import Adc, Dac, Room, Track, dma_blocks
+from vrt_host.sim.converters import Adc, Dac, Echo, EchoPath, Room, Track, dma_blocks
 from vrt_host.sim.wav import MIC_RATE, Samples
 
 Event = dict[str, Any]
@@ -57,17 +57,24 @@ class Hardware:
     """
 
     def __init__(
-        self, *, speed: float = 1.0, noise_rms: float = 0.0, seed: int = 0, record_s: float = 900.0
+        self,
+        *,
+        speed: float = 1.0,
+        noise_rms: float = 0.0,
+        echo: Echo | None = None,
+        seed: int = 0,
+        record_s: float = 900.0,
     ) -> None:
+        """`noise_rms` of pink noise, and with `echo` what the speaker plays, are heard by the microphone."""
         self.speed = speed
         self.address = ""
         """What the board needs to find this: `host:port:nonce`, once started."""
         self.led = "off"
         self.outputs: dict[str, int] = {}
         self.button = False
-        self.room = Room(noise_rms, seed)
         self.speaker = Track(DAC_RATE, record_s)
         """Every sample that left the DAC."""
+        self.room = Room(noise_rms, seed, EchoPath(echo, self.speaker, seed) if echo else None)
         self.microphone = Track(MIC_RATE, record_s)
         """Every sample that the microphone picked up, whether the firmware read it or not."""
         self.dac: Dac | None = None
@@ -195,6 +202,7 @@ class Hardware:
         if kind == b"W" and self.dac is not None:
             self._taken(self.dac.write(now, payload))
         elif kind == b"R" and self.adc is not None:
+            self._advance(now)  # it may hear the speaker
             self._given(self.adc.read(now, size))
         elif kind == b"E":
             self._report(json.loads(payload))
