@@ -12,6 +12,8 @@ _PCM16_MS = const(1100)  # a ring holds 64 KiB
 SETTINGS = {
     "url": (None, str),  # of the host: ws://192.168.1.20:8080/ or wss://...
     "token": ("", str),  # this device's credential, see `vrt token`; never shown
+    "wifi_ssid": ("", str),  # the network's name
+    "wifi_password": ("", str),  # empty for an open one; never shown
     "ca": ("", str),  # file with the certificate to trust for wss://, PEM or DER
     "update_key": ("", str),  # file with the public key of updates; none are taken without
     "id": ("", str),  # the device's name for the host; the board's when empty
@@ -63,7 +65,7 @@ def checked(config, duplex="full"):
 
 
 def _must(name, value, allowed):
-    shown = "something else" if name == "token" else repr(value)  # never into a log
+    shown = "something else" if name in ("token", "wifi_password") else repr(value)  # never into a log
     if isinstance(allowed, tuple) and isinstance(allowed[0], int):
         least, most = allowed
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:

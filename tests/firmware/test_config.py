@@ -20,6 +20,8 @@ def test_every_setting_can_be_given():
     values = {
         "url": "ws://h/",
         "token": "t",
+        "wifi_ssid": "s",
+        "wifi_password": "p",
         "ca": "f",
         "id": "i",
         "listen": "open",
@@ -90,5 +92,6 @@ def test_much_pcm16_does_not_fit():
     checked({"url": "ws://h/", "buffer_ms": 3000})
 
 
-def test_the_token_is_in_no_message():
+def test_secrets_are_in_no_message():
+    assert "1234567" not in fault({"url": "ws://h/", "wifi_password": 1234567})
     assert "1234567" not in fault({"url": "ws://h/", "token": 1234567})
