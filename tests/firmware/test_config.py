@@ -20,9 +20,13 @@ def test_every_setting_can_be_given():
     values = {
         "url": "ws://h/",
         "token": "t",
+        "update_key": "k",
         "wifi_ssid": "s",
         "wifi_password": "p",
         "ca": "f",
+        "ntp": "n",
+        "update_key": "k",
+        "volume": 0,
         "id": "i",
         "listen": "open",
         "duplex": "full",
