@@ -11,7 +11,8 @@ from vrt_host.protocol import wire
 SCHEMA = wire.schema_folder()
 MESSAGES = sorted(SCHEMA.glob("client/*.json")) + sorted(SCHEMA.glob("server/*.json"))
 SCHEMAS = [*MESSAGES, *sorted(SCHEMA.glob("*.schema.json"))]
-VECTORS = sorted(SCHEMA.glob("examples/*/*.json"))
+SERIAL = sorted(SCHEMA.glob("examples/serial/*.json"))
+VECTORS = [path for path in sorted(SCHEMA.glob("examples/*/*.json")) if path not in SERIAL]
 APPENDIX_A = {
     "client": "hello text interrupt playback tool.result context ack ping",
     "server": "ready audio.start turn.state transcript text tool.call.delta tool.call tool.stream interrupted ack pong error",
@@ -111,10 +112,19 @@ def test_vectors_match_their_schema(path):
     assert all(("hex" in case) == (path.parent.name == "binary") for case in cases)
 
 
+def test_vectors_of_the_serial_framing_match_their_schema():
+    assert SERIAL
+    for path in SERIAL:
+        validator(SCHEMA / "serial.schema.json").validate(load(path))
+    valid = [bool(case["frames"]) and not case["noise"] for path in SERIAL for case in load(path)]
+    assert sum(valid) >= 10
+    assert valid.count(False) >= 10
+
+
 def test_vectors_have_unique_ids_under_their_file():
-    ids = [case["id"] for path in VECTORS for case in load(path)]
+    ids = [case["id"] for path in [*VECTORS, *SERIAL] for case in load(path)]
     assert len(set(ids)) == len(ids)
-    for path in VECTORS:
+    for path in [*VECTORS, *SERIAL]:
         assert all(case["id"].startswith(path.parent.name + ".") for case in load(path))
 
 

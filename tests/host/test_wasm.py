@@ -23,6 +23,7 @@ PURE = (
     "test_dsp",
     "test_epoch",
     "test_frames",
+    "test_framing",
     "test_grammar",
     "test_journal",
     "test_lifecycle",
