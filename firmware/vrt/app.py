@@ -48,6 +48,7 @@ class App:
         self.busy = True  # the link took no more when we looked, and messages go before audio
         self.wait_ms = 0  # until we look again
         self.live = None  # updates, see setup/live.py
+        self.wifi = None  # links/wifi.py, where there is one
         self._shown = ""
         self._polled = self._since = 0  # ticks of the last look, and of the last figures
         self._asked = 0  # ticks of the last look for a credential
@@ -102,7 +103,9 @@ class App:
 
     def _rest(self, now):  # noqa: PLR0912  (a branch for each thing that may be due)
         # Everything but audio.
-        session, conversation = self.session, self.conversation
+        session, conversation, wifi = self.session, self.conversation, self.wifi
+        if wifi:
+            wifi.step(self, now)
         conversation.step(now)
         self._send(now)
         self.wait_ms = 0 if conversation.unread else _TOOL_MS if self.tools.queue else _IDLE_MS
@@ -123,7 +126,7 @@ class App:
                     conversation.retry(now)
             elif session.state != "connecting":
                 self._lost(now)  # the heap was full when we heard of it
-            if session.wants_link(now):
+            if session.wants_link(now) and (not wifi or wifi.way(self, now)):
                 gc.collect()  # TLS wants large pieces
                 self.log.event("connecting", failures=session.failures)
                 self.link.open(now)
@@ -246,8 +249,10 @@ class App:
         # The LED: what matters most.
         sound = self.sound
         state = "idle"
-        if self.session.state == "failed":
-            state = "error"
+        if self.wifi and self.wifi.led:
+            state = self.wifi.led
+        elif self.session.state == "failed":
+            state = "denied" if self.conversation.refused == "UNAUTHORIZED" else "error"
         elif self.session.state != "open":
             state = "connecting"
         elif self.tools.confirm.asking:

@@ -15,6 +15,7 @@ SETTINGS = {
     "wifi_ssid": ("", str),  # the network's name
     "wifi_password": ("", str),  # empty for an open one; never shown
     "ca": ("", str),  # file with the certificate to trust for wss://, PEM or DER
+    "ntp": ("pool.ntp.org", str),  # the server that tells the time, for wss:// on boards
     "update_key": ("", str),  # file with the public key of updates; none are taken without
     "id": ("", str),  # the device's name for the host; the board's when empty
     "listen": ("button", ("button", "open")),  # the microphone is live while the user asks, or always
@@ -22,6 +23,7 @@ SETTINGS = {
     "mute": (False, bool),  # the microphone is never live
     "input": ("pcmu", ("pcmu", "pcm16")),  # format to send: 8 kHz mu-law or 24 kHz samples
     "output": ("pcmu", ("pcmu", "pcm16")),  # format to play
+    "volume": (100, (0, 100)),  # of the speaker, in percent
     "buffer_ms": (600, (100, 3000)),  # how far the host may run ahead of the speaker
     "prefill_ms": (40, (0, 500)),  # audio gathered before the sound begins
     "message_bytes": (2048, (1024, 32768)),  # the largest message from the host

@@ -158,7 +158,7 @@ async def test_revoked_token_is_told_and_stops_the_device(serve, command, tmp_pa
         await token("revoke")
         await watched.next("error", code="UNAUTHORIZED", message="the token was revoked")
         await watched.next("error", code="UNAUTHORIZED", message="a valid token is needed")
-        await watched.next("led", state="error")
+        await watched.next("led", state="denied")
         async with asyncio.timeout(DEADLINE_S):
             for _ in range(12):  # the longest wait between two tries is 10 s, the first are much shorter
                 async for event in board.events():

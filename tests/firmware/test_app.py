@@ -421,9 +421,24 @@ def test_audio_both_ways_allocates_nothing():
     assert quiet.app.sound.playing
 
 
+class NoWifi:
+    led = "wifi"
+
+
 class Shown:
     # As much of an App as decides what the LED shows.
-    def __init__(self, *, state="open", asking=False, playing=False, active=False, live=False, mute=False):
+    def __init__(
+        self,
+        *,
+        state="open",
+        asking=False,
+        playing=False,
+        active=False,
+        live=False,
+        mute=False,
+        refused="START_FAILED",
+        no_wifi=False,
+    ):
         self.session = self.tools = self.conversation = self.sound = self.mic = self.board = self
         self.confirm = self
         self.state = state
@@ -432,6 +447,8 @@ class Shown:
         self.active = active
         self.live = live
         self.config = {"mute": mute}
+        self.refused = refused
+        self.wifi = NoWifi if no_wifi else None
         self._shown = ""
 
     def led(self, state):
@@ -454,6 +471,8 @@ def test_light_shows_what_matters_most():
     for state in ("connecting", "waiting", "closed"):
         assert light(state=state, asking=True) == "connecting"
     assert light(state="failed") == "error"
+    assert light(state="failed", refused="UNAUTHORIZED") == "denied"
+    assert light(state="failed", no_wifi=True) == "wifi"
 
 
 def test_light_follows_the_turn():

@@ -718,7 +718,7 @@ def test_a_wrong_token_stops_the_device_until_there_is_another():
     device.receive("error", code="UNAUTHORIZED", recoverable=False, message="no such device")
     device.run(60_000)
     assert device.link.opened == 1
-    assert device.board.lights[-1] == "error"
+    assert device.board.lights[-1] == "denied"
     assert device.last("error")["message"] == "no such device"
     device.press(100)
     device.run(2000)

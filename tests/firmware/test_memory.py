@@ -231,7 +231,7 @@ def test_a_refusal_without_room_is_read_the_next_time():
         decoding_again()
     assert device.app.session.state == "failed"
     assert device.last("error")["code"] == "UNAUTHORIZED"
-    assert device.board.lights[-1] == "error"
+    assert device.board.lights[-1] == "denied"
 
 
 def test_a_call_without_room_fails():

@@ -1,6 +1,7 @@
 import gc
 import sys
 
+from fake_device import Device
 from fake_wlan import AccessPoint, FakeWlan
 from support import SkipTest
 from vrt.links import wifi as module
@@ -272,3 +273,68 @@ def test_tls_needs_the_time():
     assert station.wifi._clock is None
     assert "vrt.setup.clock" not in sys.modules
     sys.modules["vrt.setup.clock"] = clock
+
+
+# --- in the device
+
+
+class Wireless:
+    # A device on Wi-Fi.
+    def __init__(self, *points, **more):
+        self.device = Device()
+        self.wlan = FakeWlan(*points)
+        app = self.device.app
+        app.wifi = Wifi(self.wlan, "home", "secret-key", lambda n: n // 2, app.log.event, **more)
+        self.device.link.sock = object()
+
+    def run(self, ms):
+        for _ in range(ms // 10):
+            self.wlan.advance(10)
+            self.device.run(10)
+
+    def open(self):
+        self.run(3000)
+        self.device.open()
+
+
+def test_the_device_connects_once_wifi_is_there():
+    wireless = Wireless(AccessPoint())
+    device = wireless.device
+    wireless.run(1500)
+    assert device.link.opened == 0
+    assert device.board.lights == ["wifi"]
+    wireless.run(1500)
+    assert device.link.opened == 1
+    assert device.board.lights == ["wifi", "connecting"]
+    device.open()
+    assert device.board.lights[-1] == "idle"
+
+
+def test_the_link_goes_with_wifi_and_comes_back_with_it():
+    point = AccessPoint()
+    wireless = Wireless(point)
+    wireless.open()
+    device = wireless.device
+    point.on = False
+    wireless.run(300_000)
+    assert device.link.closes == [4000]
+    assert device.link.opened == 1
+    assert device.board.lights[-1] == "wifi"
+    point.on = True
+    wireless.run(65_000)
+    assert device.link.opened == 2
+    assert device.sent("hello")[-1]["sessionId"] == "session-one-and-only"
+
+
+def test_a_link_without_memory_for_tls_is_tried_ever_later():
+    wireless = Wireless(AccessPoint(), tls=True)
+    device = wireless.device
+    esp32 = FakeEsp32(9000)
+    with_modules(lambda: wireless.run(120_000), esp32=esp32)
+    lost = [event for event in device.board.events if event["event"] == "lost"]
+    assert 10 < len(lost) < 30
+    assert lost[-1]["reason"] == "tls_no_memory"
+    assert device.link.opened == 0
+    esp32.largest = (20_000,)
+    with_modules(lambda: wireless.run(11_000), esp32=esp32)
+    assert device.link.opened == 1

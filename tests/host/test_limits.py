@@ -113,7 +113,7 @@ def test_every_limit_that_can_be_set_is_on_the_page():
         if (
             isinstance(allowed, tuple)
             and isinstance(allowed[0], int)
-            and name not in ("prefill_ms", "safe_boot_ms", "stats_ms")
+            and name not in ("prefill_ms", "safe_boot_ms", "stats_ms", "volume")
         ):
             assert f"config.json {name}" in places
 

@@ -26,6 +26,8 @@ _IDLE = const(1000)
 _LEFT = const(8)  # by ourselves: told late, of what was before
 _PM_NONE = const(0)
 
+_CLOSE_REPLACED = const(4000)  # a dead connection (§9.3)
+
 _YEAR = const(2025)  # a clock that shows less is not set
 _TLS_BLOCK = const(17 * 1024)  # a TLS record of 16 KiB with what is around it is received into one piece
 
@@ -42,6 +44,7 @@ class Wifi:
         self.tls = tls
         self.up = False
         self.gone = False  # it was up, and is not any more; whoever acts upon it clears this
+        self.led = "wifi"  # what the LED is to show, whatever else there is
         self.reason = ""  # why it is not up, for people
         self.failures = 0
         self._ntp = ntp
@@ -107,6 +110,26 @@ class Wifi:
             self.wlan.disconnect()
         except OSError:  # it is not connected, or was not even started
             pass
+
+    # --- the App
+
+    def step(self, app, now):
+        # In every look that the App takes: what goes over Wi-Fi ends with it.
+        self.led = "" if self.poll(now) else "wifi"
+        if self.gone:
+            self.gone = False
+            if app.link.sock:
+                app.link.close(_CLOSE_REPLACED)
+
+    def way(self, app, now):
+        # Whether the link may be opened now. What stands in its way for longer counts as a connection that failed.
+        reason = self.obstacle(now)
+        if reason:
+            app.session.again("lost", now)
+            app.log.event("lost", reason=reason, code=0)
+        return reason is None
+
+    # --- the rest
 
     def signal(self):
         # Of the access point, in dBm; 0 when there is none that we belong to.
