@@ -16,6 +16,11 @@ _STATES = {
     "confirm": (1, 0, 1, 0x5555, 0x5555),  # four times a second
     "muted": (1, 0, 0, 0xFFFF, 0x0005),  # two flashes
     "error": (1, 0, 0, 0x5555, 0x0015),  # three flashes
+    "wifi": (0, 0, 1, 0x0055, 0x0055),  # four flashes
+    "denied": (1, 0, 0, 0x0155, 0x0155),  # five flashes
+    "setup": (1, 1, 1, 0x0F0F, 0x0F0F),  # half a second on, half a second off
+    "update": (1, 1, 1, 0x7777, 0x7FFF),  # on, with a short gap
+    "forget": (1, 0, 0, 0x7777, 0x0777),  # three long flashes
 }
 
 

@@ -101,7 +101,7 @@ class App:
         if mic and mic.frame:
             sound.send(self.link, self.session, self.conversation.button.tail, now)
 
-    def _rest(self, now):  # noqa: PLR0912  (a branch for each thing that may be due)
+    def _rest(self, now):  # noqa: C901, PLR0912  (a branch for each thing that may be due)
         # Everything but audio.
         session, conversation, wifi = self.session, self.conversation, self.wifi
         if wifi:
