@@ -23,10 +23,7 @@ def start(board):
     # The device, or None when it was stopped. Raises ConfigError.
     from vrt.config import checked
 
-    try:
-        config = board.config()
-    except (OSError, ValueError) as error:  # there is none, or it is no JSON
-        raise ConfigError(f"config.json cannot be read ({error})") from None
+    config = settings(board)
     config = checked(config, board.DESCRIPTION["duplex"])
     del checked
     vrt.forget("vrt.config")
@@ -44,6 +41,23 @@ def start(board):
     if hasattr(gc, "threshold"):
         gc.threshold(gc.mem_free() // _COLLECT_PART)
     return app
+
+
+def settings(board):
+    # What config.json says, or the copy from before its last change when it is damaged.
+    try:
+        return board.config()
+    except (OSError, ValueError) as error:  # there is none, or it is no JSON
+        from vrt.setup.settings import recover
+
+        why = f"config.json cannot be read ({error})"
+        try:
+            made = recover(board.storage + "config.json")
+        except (OSError, ValueError):
+            raise ConfigError(why) from None
+        vrt.forget("vrt.setup.settings")
+        board.event("error", code="CONFIG", message=why + "; the copy from before is used")
+        return made
 
 
 def update(board, config, slots):

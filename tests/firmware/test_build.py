@@ -1,4 +1,5 @@
 import gc
+import os
 import sys
 
 from fake_device import Disk
@@ -37,3 +38,24 @@ def test_a_certificate_that_cannot_be_read_is_named():
     with Disk():
         board = Board(url="wss://host/", safe_boot_ms=0, ca="nowhere.pem")
         assert "nowhere.pem" in str(raises(ConfigError, started, board))
+
+
+def test_damaged_settings_are_taken_from_the_copy_and_it_is_told():
+    board = Board(url="ws://host:1/", safe_boot_ms=0)
+
+    def damaged():
+        raise ValueError("syntax error in JSON")
+
+    board.config = damaged
+    board.storage = "vrt-test-"
+    assert "syntax error" in str(raises(ConfigError, started, board))
+    with open("vrt-test-config.old", "w") as file:
+        file.write('{"url":"ws://host:1/","safe_boot_ms":0,"id":"copy"}')
+    try:
+        with Disk():
+            app = started(board)
+    finally:
+        os.remove("vrt-test-config.json")
+    assert app.config["id"] == "copy"
+    assert board.events[0]["code"] == "CONFIG"
+    assert "the copy from before is used" in board.events[0]["message"]
