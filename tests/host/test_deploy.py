@@ -12,7 +12,7 @@ from vrt_host.device import build, deploy, repl
 from vrt_host.errors import VrtError
 
 MINE = {"config.json": b'{"url": "ws://10.0.0.2:8765/"}', "calls": b"the journal", "ca.pem": b"a certificate"}
-STARTS = "print('the board starts')\nraise SystemExit\n"
+STARTS = "print('the board starts')\nraise ValueError\n"
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def whole(tmp_path, monkeypatch):
 
 
 def run(profile, board, **options):
-    with repl.Repl(board.port) as prompt:
+    with repl.Repl(board.port, stay=True) as prompt:
         return deploy.deploy(prompt, profile, **options)
 
 

@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     port = ports.choose(args.port)
     bar = Progress()
     try:
-        with Repl(port) as repl:
+        with Repl(port, stay=args.stay) as repl:
             result = deploy(
                 repl,
                 profile,
@@ -49,8 +49,6 @@ def run(args: argparse.Namespace) -> int:
                 progress=lambda path, done, of: bar.show(100 * done // max(of, 1)),
             )
             bar.end()
-            if not args.stay:
-                repl.restart()
     except UsageError:
         raise
     except VrtError as error:

@@ -18,6 +18,7 @@ from vrt_host.errors import UsageError, VrtError
 BAUD = 115_200
 ANSWER_S = 10.0
 """The longest silence while code runs."""
+BUSY_S = 2.0
 LISTEN_S = 3.0
 """How long a program may take to end when it is stopped."""
 KNOCK_S = 20.0
@@ -37,9 +38,9 @@ class BoardError(VrtError):
 
 
 class Repl:
-    """A board whose program is stopped and whose heap is fresh. Use it as a context; what runs there at the end is up to `restart`."""
+    """A board whose program is stopped and whose heap is fresh. As a context it starts the program again at the end, unless it shall `stay`."""
 
-    def __init__(self, port: str, *, say: Callable[[str], None] = print) -> None:
+    def __init__(self, port: str, *, stay: bool = False, say: Callable[[str], None] = print) -> None:
         """Opens the port and stops the program. Raises UsageError for the port, VrtError when no prompt comes."""
         try:
             from mpremote.transport import (  # type: ignore[import-untyped]  # noqa: PLC0415
@@ -52,12 +53,12 @@ class Repl:
         except ImportError:
             raise UsageError("mpremote is not installed: pip install 'vrt-edge[device]'") from None
         self.port = port
+        self._stay = stay
         self._say = say
         self._error, self._raised = TransportError, TransportExecError
-        ports.check(port)
         self._transport: Any = None
         try:
-            self._transport = SerialTransport(port, baudrate=BAUD, timeout=ANSWER_S)
+            self._transport = self._opened(SerialTransport)
             self._enter()
         except BaseException:
             self.close()
@@ -67,6 +68,9 @@ class Repl:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if not self._stay:
+            with contextlib.suppress(VrtError):  # it is gone, which was told
+                self.restart()
         self.close()
 
     def close(self) -> None:
@@ -120,6 +124,18 @@ class Repl:
             self.close()
             what = "was unplugged" if ports.examine(self.port) else "stopped answering"
             raise ports.Gone(f"the board at {self.port} {what}") from error
+
+    def _opened(self, transport: Callable[..., Any]) -> Any:
+        """The transport. Raises UsageError; a port that is in use is tried again: systems look at a new one for a moment."""
+        end = time.monotonic() + BUSY_S
+        while True:
+            try:
+                return transport(self.port, baudrate=BAUD, timeout=ANSWER_S)
+            except self._error:
+                trouble = ports.examine(self.port)
+            if (trouble and trouble.kind != "busy") or time.monotonic() > end:
+                raise UsageError(trouble.text if trouble else f"{self.port} cannot be opened")
+            time.sleep(0.1)
 
     def _enter(self) -> None:
         """Stop the program and get a fresh heap. A board that does not listen is reset, and caught while it starts."""
