@@ -1,0 +1,293 @@
+# The real microphone and speaker on the sound of real boards, at an uneven pace.
+import random
+import sys
+from array import array
+
+import micropython
+from fake_machine import booted, codec_chips, described
+from support import SkipTest, raises
+from test_board_real import profiles
+from vrt.config import checked
+from vrt.errors import ConfigError
+from vrt.sound import Sound
+
+HEARD = {"encoding": "pcm16", "sampleRate": 16000}
+PLAYED = {"encoding": "pcm16", "sampleRate": 24000}
+FRAME = 480  # samples of 20 ms that are played
+
+
+def count(i):
+    # A sound whose samples tell where they are; never silence.
+    return i % 30000 + 1
+
+
+class Talk:
+    # A board with the firmware's sound, and what went through it.
+    def __init__(self, name, seed=1):
+        self.board, self.machine = booted(name, codec_chips())
+        self.machine.sound = count
+        self.entry = described(name)
+        self.duplex = self.entry["duplex"]
+        self.sound = Sound(self.board, checked({"url": "ws://h/", "duplex": self.duplex}))
+        self.sound.adopt({"input": HEARD, "output": PLAYED})
+        self.random = random.Random(seed) if hasattr(random, "Random") else random
+        self.heard = []  # samples, an array for each time that the microphone was live
+        self.played = []
+        self.given = 0  # samples handed to the speaker
+        self.live = False
+
+    def run(self, ms, live=False, speaking=False, rest_ms=150):
+        # Lets so much time pass, in steps as they come; in a turn that speaks, audio arrives a little ahead of its time, and
+        # its last part is as long before the end.
+        sound, machine = self.sound, self.machine
+        begun = machine.ticks_ms()
+        fed = 0
+        if speaking:
+            sound.speaker.begin("item")
+        while machine.ticks_ms() - begun < ms:
+            self.board.wait(None, self.random.randrange(1, 18))
+            now = machine.ticks_ms()
+            while speaking and fed * 20 < now - begun + 100 and fed * 20 < ms - rest_ms:
+                self.give(now)
+                fed += 1
+            sound.hear(now)
+            sound.speaker.poll(now)
+            sound.playing = sound.speaker.playing
+            sound.listen(live, speaking, now)
+            self.take()
+            self.look()
+
+    def give(self, now):
+        frame = bytearray(5)
+        for i in range(self.given, self.given + FRAME):
+            value = count(i)
+            frame.append(value & 255)
+            frame.append(value >> 8)
+        self.given += FRAME
+        self.sound.play(frame, len(frame), now)
+
+    def take(self):
+        mic = self.sound.mic
+        if mic.live and not self.live:
+            self.heard.append(array("H"))
+        self.live = mic.live
+        frame = mic.frame
+        while frame:
+            if self.heard:
+                for i in range(5, mic.n, 2):
+                    self.heard[-1].append(frame[i] | frame[i + 1] << 8)
+            frame = mic.sent()
+
+    def look(self):
+        # What must hold at each moment.
+        machine = self.machine
+        assert machine.lost == 0
+        assert machine.most <= 1, "more than one transfer outstanding"
+        sending = [i2s for i2s in machine.open.values() if i2s.mode == i2s.TX and i2s.bits == 16]
+        amplifier = self.entry["speaker"].get("amplifier", {})
+        if "pin" in amplifier:
+            assert (machine.pins[amplifier["pin"]] == amplifier["on"]) == bool(sending)
+        elif "expander" in amplifier:
+            bits = {0x43: (0x05, 0x6E), 0x20: (0x03, 0x01)}[amplifier["address"]]
+            on = machine.chips[amplifier["address"]].registers[bits[0]] & bits[1]
+            assert bool(on) == bool(sending)
+        if self.entry["microphone"].get("codec") == "es7210":
+            clock = [i2s for i2s in machine.open.values() if i2s.bits == 32]
+            receiving = [i2s for i2s in machine.open.values() if i2s.mode == i2s.RX]
+            assert len(clock) == len(receiving)
+            for one, other in zip(clock, receiving):
+                assert one.rate * 64 == other.rate * 256  # ticks a sample
+
+    def out(self):
+        # How many samples of sound have left, without the silence around them. They come in their order, and none is missing.
+        pieces = [self.machine.played]
+        for i2s in self.machine.open.values():
+            if i2s.mode == i2s.TX and i2s.bits == 16:
+                pieces.append(i2s.engine.out)
+        n = 0
+        for piece in pieces:
+            for sample in piece:
+                if sample:
+                    assert sample == count(n)
+                    n += 1
+        return n
+
+    def faultless(self):
+        mic, speaker = self.sound.mic, self.sound.speaker
+        assert (mic.stalls, mic.overruns, mic.dropped) == (0, 0, 0)
+        assert (speaker.stalls, speaker.underruns, speaker.dropped) == (0, 0, 0)
+
+
+def contiguous(samples):
+    return all(samples[i] == count(samples[0] - 1 + i) for i in range(len(samples)))
+
+
+def test_every_board_listens_and_then_speaks_and_listens_again():
+    for name in profiles():
+        talk = Talk(name)
+        talk.run(300, live=True)
+        talk.run(500, speaking=True, live=True)
+        talk.run(800, live=True)
+        talk.faultless()
+        assert talk.given >= 24000 * 0.3
+        assert talk.out() == talk.given, name
+        lengths = [len(samples) for samples in talk.heard]
+        if talk.duplex == "half":
+            assert len(lengths) == 2
+            assert min(lengths) > 16000 * 0.08, name
+        else:
+            assert len(lengths) == 1
+            assert lengths[0] > 16000 * 0.9, name
+
+
+def test_a_full_duplex_board_hears_every_sample_while_it_speaks():
+    for seed in range(3):
+        talk = Talk("bread-compact-s3", seed)
+        talk.run(900, live=True, speaking=True)
+        talk.faultless()
+        assert contiguous(talk.heard[0])
+        assert sorted(talk.machine.open) == [0, 1]
+
+
+def test_a_half_duplex_board_hears_every_sample_while_it_is_silent():
+    for seed in range(3):
+        talk = Talk("esp32-s3-box-3", seed)
+        talk.run(900, live=True)
+        talk.faultless()
+        assert contiguous(talk.heard[0])
+        assert [i2s.mode for i2s in talk.machine.open.values() if i2s.bits == 16] == [9]
+
+
+def test_an_interruption_gives_the_clocks_back_to_the_microphone():
+    talk = Talk("m5-atoms3r-echo-base")
+    talk.run(400, speaking=True, rest_ms=-200)  # what comes later is cut off
+    ((item, heard_ms),) = talk.sound.flush()
+    assert item == "item"
+    assert 0 < heard_ms < talk.given * 1000 // 24000
+    talk.run(800, live=True)
+    talk.faultless()
+    assert len(talk.heard[0]) > 16000 * 0.15
+    talk.run(400, speaking=True)
+    talk.faultless()
+
+
+def test_a_board_without_use_for_sound_keeps_the_amplifier_off():
+    for name in profiles():
+        talk = Talk(name)
+        if talk.duplex == "half":
+            talk.run(100)
+            assert talk.machine.open == {}
+            talk.look()
+
+
+def test_the_amplifier_comes_on_after_the_i2s_runs_and_goes_off_before_it_ends():
+    for name in ("lilygo-t-circle-s3", "esp32-s3-box-3"):
+        talk = Talk(name)
+        talk.run(300, speaking=True)
+        talk.board.safe()
+        entry = talk.entry["speaker"]
+        pin, unit = entry["amplifier"]["pin"], entry["unit"]
+        log = [one for one in talk.machine.log if one[:2] in (("pin", pin), ("i2s", unit), ("closed", unit))]
+        assert ("pin", pin, 1) not in log[: log.index(("i2s", unit, "tx"))]
+        on = log.index(("pin", pin, 1))
+        assert log.index(("closed", unit, "tx")) > log.index(("pin", pin, 0), on)
+        assert talk.machine.open == {}
+
+
+def test_safe_silences_every_board_and_leaves_its_ports_free():
+    for name in profiles():
+        talk = Talk(name)
+        talk.run(200, live=True)
+        talk.run(200, speaking=True)
+        talk.board.safe()
+        assert talk.machine.open == {}
+        talk.look()
+        talk.sound.close()  # as the firmware's end does, after it
+        assert talk.machine.open == {}
+
+
+def test_a_port_that_a_soft_reset_left_open_is_opened_all_the_same():
+    board, machine = booted("bread-compact-s3")
+    machine.busy = {0, 1}
+    board.speaker()
+    board.microphone()
+    assert sorted(machine.open) == [0, 1]
+
+
+def test_a_stuck_i2s_is_opened_again():
+    for name in ("bread-compact-s3", "esp32-s3-box-3"):
+        talk = Talk(name)
+        talk.run(300, live=True)
+        unit = talk.entry["microphone"]["unit"]
+        talk.machine.open[unit].engine.stuck = True
+        talk.run(900, live=True)
+        assert talk.sound.mic.stalls == 1
+        assert len(talk.heard[0]) > 16000 * 0.3
+        talk.look()
+
+
+def test_a_missing_codec_is_told_with_its_bus():
+    for name, lost, way in [
+        ("esp32-s3-box-3", 0x40, "microphone"),
+        ("esp32-s3-box-3", 0x18, "speaker"),
+        ("m5-atoms3r-echo-base", 0x43, "speaker"),
+        ("waveshare-s3-audio-board", 0x20, "speaker"),
+    ]:
+        chips = codec_chips()
+        del chips[lost]
+        board, _ = booted(name, chips)
+        bus = described(name)["i2c"]
+        text = str(raises(ConfigError, getattr(board, way)))
+        assert f"0x{lost:02x}" in text
+        assert f"SDA {bus['sda']}, SCL {bus['scl']}" in text
+
+
+def test_codecs_are_told_which_way_the_sound_goes():
+    talk = Talk("m5-atoms3r-echo-base")
+    registers = talk.machine.chips[0x18].registers
+    talk.run(200, live=True)
+    assert registers[0x02] == 2 << 3
+    assert registers[0x31] == 0x60
+    talk.run(300, speaking=True)
+    assert registers[0x02] == 3 << 3
+    assert registers[0x31] == 0
+
+
+def test_a_frame_allocates_nothing():
+    if sys.implementation.name != "micropython":
+        raise SkipTest("no heap lock here")
+    board = booted("bread-compact-s3")[0]
+    mic, speaker = board.microphone(), board.speaker()
+
+    class Hardware:
+        def readinto(self, buf):
+            return len(buf)
+
+        write = readinto
+
+    hits = bytearray(1)
+
+    class Listener:
+        def advance(self, port):
+            hits[0] += 1
+
+    advance = Listener().advance
+    buf = bytearray(640)
+    for port in (mic, speaker):
+        port.irq(advance)
+        hardware = port.i2s = Hardware()
+        start = port.write if port.k else port.readinto
+        start(buf)
+        port.done(hardware)
+        micropython.heap_lock()
+        try:
+            start(buf)
+            port.done(hardware)
+        finally:
+            micropython.heap_unlock()
+    assert hits[0] == 4
+    micropython.heap_lock()
+    try:
+        board.wait(None, 0)
+    finally:
+        micropython.heap_unlock()
