@@ -18,6 +18,7 @@ COMMANDS = {
     "deploy": "bring the firmware to a board that has MicroPython",
     "flash": "write MicroPython to a board",
     "harness": "play a scenario to a device: what the host says, what breaks, what must be answered",
+    "image": "make one file to flash: MicroPython and the firmware",
     "provision": "give a board its Wi-Fi, host and credentials",
     "serve": "run the host: accept boards and give them an agent",
     "sim": "run the firmware on a simulated board",

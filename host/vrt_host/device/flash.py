@@ -67,7 +67,13 @@ def flash(
     options = ["--erase-all"] if erase else []
     say(
         f"writing {image.path.name}"
-        + (", after all of the flash was erased" if erase else "; the board's files stay")
+        + (
+            ", after all of the flash was erased"
+            if erase
+            else ", which brings its own files: those on the board, settings too, are replaced"
+            if image.with_files
+            else "; the board's files stay"
+        )
     )
     _run(
         port,

@@ -75,6 +75,11 @@ class Image:
         )
 
     @property
+    def with_files(self) -> bool:
+        """Whether it brings a file system along."""
+        return len(self.content) > self.vfs.offset - self.offset
+
+    @property
     def end(self) -> int:
         """Bytes of flash that it needs, files included."""
         return max(one.offset + one.size for one in self.partitions)

@@ -1,0 +1,110 @@
+"""`vrt image`: what is in the file, by littlefs-python and by MicroPython's own file system."""
+
+import json
+
+import device_profiles
+import esp_image
+import littlefs
+import pytest
+from fake_board import BLOCK, FakeBoard, content
+from vrt_host import cli
+from vrt_host.device import build, image, image_file
+from vrt_host.errors import UsageError
+
+VFS = 0x200000  # of the test image, with 4 MB of flash
+
+
+@pytest.fixture
+def board(tmp_path, monkeypatch):
+    made = device_profiles.install(monkeypatch, device_profiles.made(tmp_path / "board"))
+    (made.folder / "board.py").write_text("print('the board starts')\nraise ValueError\n")
+    monkeypatch.chdir(tmp_path)
+    return made
+
+
+def vrt(capsys, *words):
+    code = cli.main(["image", "test-board", *map(str, words)])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def test_image_is_micropython_and_a_file_system_where_its_table_says(board, tmp_path, capsys):
+    base = esp_image.write(tmp_path)
+    code, out, err = vrt(capsys, "--micropython", base)
+    assert (code, err) == (0, "")
+    assert "to be written at 0x0: MicroPython 1.28.0, and at 0x200000 the files" in out
+    made = (tmp_path / "test-board-0.1.0.bin").read_bytes()
+    assert made[: base.stat().st_size] == base.read_bytes()
+    assert set(made[base.stat().st_size : VFS]) == {0xFF}
+    assert len(made) % BLOCK == 0
+
+    system = littlefs.LittleFS(
+        block_size=BLOCK, block_count=(0x400000 - VFS) // BLOCK, mount=False
+    )  # its own parameters
+    system.context.buffer[: len(made) - VFS] = made[VFS:]
+    system.mount()
+    files = content(system)
+    whole = build.files(board)
+    assert files == {**{f"a/{path}": data for path, data in whole.slot.items()}, **whole.root, "slot": b"a "}
+
+
+def test_image_of_a_classic_chip_begins_behind_its_first_page(tmp_path, monkeypatch):
+    board = device_profiles.made(
+        tmp_path / "b", mcu="esp32", micropython="ESP32_GENERIC", memory={"flash_mb": 4, "psram": "none"}
+    )
+    base = image_file.read(esp_image.write(tmp_path, "esp32"), board)
+    made = image.make(base, {"x": b"1"})
+    assert image.read(made[VFS - 0x1000 :], 512) == {"x": b"1"}
+    assert json.loads(image.manifest(board, base, "x.bin"))["builds"] == [
+        {"chipFamily": "ESP32", "parts": [{"path": "x.bin", "offset": 0x1000}]}
+    ]
+
+
+def test_micropython_mounts_it_and_starts_what_is_in_it(board, tmp_path, capsys):
+    """With what an old file system left behind the end of the file."""
+    assert vrt(capsys, "--micropython", esp_image.write(tmp_path), "--out", "out.bin")[0] == 0
+    system = (tmp_path / "out.bin").read_bytes()[VFS:]
+    (tmp_path / "flash").write_bytes(system.ljust(0x200000, b"\x5a"))
+    with FakeBoard(tmp_path) as fake:
+        fake.wait_for(b"the board starts")
+        assert fake.files()["slot"] == b"a "
+
+
+def test_manifest_is_for_esp_web_tools(board, tmp_path, capsys):
+    assert vrt(capsys, "--micropython", esp_image.write(tmp_path), "--out", tmp_path / "o.bin")[0] == 0
+    assert json.loads((tmp_path / "o.manifest.json").read_text()) == {
+        "name": "vRT Edge on Test board",
+        "version": "0.1.0",
+        "new_install_prompt_erase": True,
+        "builds": [{"chipFamily": "ESP32-S3", "parts": [{"path": "o.bin", "offset": 0}]}],
+    }
+
+
+def test_image_can_be_flashed_and_tells_that_it_brings_files(board, tmp_path, capsys):
+    base = image_file.read(esp_image.write(tmp_path), board)
+    assert not base.with_files
+    path = tmp_path / "o.bin"
+    path.write_bytes(image.make(base, {"x": b"1"}))
+    assert image_file.read(path, board).with_files
+    with pytest.raises(UsageError, match="has a file system already"):
+        image.make(image_file.read(path, board), {})
+
+
+def test_image_refuses_in_one_line(board, tmp_path, capsys):
+    base = esp_image.write(tmp_path)
+    assert vrt(capsys)[0] == 2
+    code, _, err = vrt(capsys, "--micropython", base, "--out", base)
+    assert code == 2
+    assert "is the MicroPython image itself" in err
+    code, _, err = vrt(capsys, "--micropython", base, "--out", tmp_path / "no" / "o.bin")
+    assert code == 2
+    assert "cannot write" in err
+    with pytest.raises(UsageError, match=r"do not fit into 40 KB of flash"):
+        image.filesystem({"x": bytes(50_000)}, 10)
+
+
+def test_image_without_a_place_for_files_is_refused(board, tmp_path):
+    base = image_file.read(esp_image.write(tmp_path), board)
+    without = image_file.Image(base.path, base.content, base.mcu, base.version, 0, base.partitions[:3])
+    with pytest.raises(UsageError, match=r"has no partition for files \(vfs\)"):
+        image.make(without, {})
