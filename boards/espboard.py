@@ -111,6 +111,18 @@ def restart():
     machine.reset()
 
 
+def reset_cause():
+    # Why the chip started, in a word.
+    words = {
+        machine.PWRON_RESET: "power",
+        machine.HARD_RESET: "reset",
+        machine.WDT_RESET: "watchdog",
+        machine.DEEPSLEEP_RESET: "sleep",
+        machine.SOFT_RESET: "soft",
+    }
+    return words.get(machine.reset_cause(), "unknown")
+
+
 def watchdog(ms):
     # The board restarts when `wait` is not called for so long. It cannot be switched off again.
     global _dog

@@ -1,6 +1,11 @@
 # Starts the device. Before it does, there is time to stop it: with Ctrl-C, or the button held.
 # ruff: noqa: PLC0415  (nothing is imported before it is known that this runtime can run it)
+import os
 import sys
+import time
+
+_WATCHDOG_MS = 30_000  # without a look at the hardware; then the board starts again
+_PROMPT_MS = 3_600_000  # the same for somebody at the prompt: a watchdog cannot be switched off
 
 
 def problem(implementation):
@@ -17,6 +22,8 @@ def run(board):
     # Until it is stopped. Whatever goes wrong is in the log and on the LED, and every output takes its safe level. When the
     # running device crashes, a board that can does restart, and the safe-boot window is the time to stop it; else the error
     # is raised again.
+    began = time.ticks_ms()
+    before = crashes(board)
     from vrt.build import start
     from vrt.errors import ConfigError
 
@@ -25,6 +32,9 @@ def run(board):
         app = start(board)
         del start  # its module shall not stay in the heap
         if app:
+            app.crash = before
+            if hasattr(board, "watchdog"):
+                board.watchdog(_WATCHDOG_MS)
             app.run()
     except ConfigError as error:
         board.event("error", code="CONFIG", message=str(error))
@@ -32,19 +42,46 @@ def run(board):
         print("vrt:", error)
         raise SystemExit(1) from None
     except Exception as error:
-        board.event("error", code="CRASH", message=f"{type(error).__name__}: {error}")
         board.led("error")
-        if not app or not hasattr(board, "restart"):
-            raise
         crash = error
     finally:
         board.safe()
+        if app and hasattr(board, "watchdog"):
+            board.watchdog(_PROMPT_MS)
         if app:
             app.sound.close()
     if crash:
-        if hasattr(sys, "print_exception"):
-            sys.print_exception(crash)
+        again = app is not None and hasattr(board, "restart")
+        app = before = None  # there may be no memory for what follows
+        tell(board, crash, began, again)
+        if not again:
+            raise crash
         board.restart()
+
+
+def tell(board, crash, began, again):
+    try:
+        from vrt.setup.crash import ended
+
+        ended(board, crash, began, again)
+    except Exception as error:  # such as a heap that is still full
+        board.event(
+            "error",
+            code="CRASH",
+            message=type(crash).__name__ + ", not written down: " + type(error).__name__,
+        )
+
+
+def crashes(board):
+    # What the device remembers of crashes, if there is something; see setup/crash.py.
+    try:
+        if not (hasattr(board, "reset_cause") and board.reset_cause() == "watchdog"):
+            os.stat(board.storage + "crash.json")
+    except OSError:
+        return None
+    from vrt.setup.crash import look
+
+    return look(board)
 
 
 def main():

@@ -49,6 +49,7 @@ class App:
         self.wait_ms = 0  # until we look again
         self.live = None  # updates, see setup/live.py
         self.wifi = None  # links/wifi.py, where there is one
+        self.crash = None  # after a crash, see setup/crash.py
         self._shown = ""
         self._polled = self._since = 0  # ticks of the last look, and of the last figures
         self._asked = 0  # ticks of the last look for a credential
@@ -138,6 +139,8 @@ class App:
         self.log.step(now)
         if self.live:
             self.live.step(self, now)
+        if self.crash:
+            self.crash.step(self, now)
         self._report()
         if conversation.quiet and not self.sound.playing:
             conversation.quiet = False
@@ -237,6 +240,8 @@ class App:
                 "bufferMs": config["buffer_ms"],
             },
         }
+        if self.crash and self.crash.text:
+            made["device"]["crash"] = self.crash.text
         if config["token"]:
             made["auth"] = {"token": config["token"]}
         if not resumed:

@@ -1,7 +1,9 @@
 import main
 from fake_device import FakeBoard
+from fake_flash import Flash
 from support import raises
 from vrt.errors import ConfigError
+from vrt.setup import crash
 
 
 class Clock:
@@ -21,7 +23,7 @@ class Board(FakeBoard):
         self.clock = Clock()
         from vrt import build  # noqa: PLC0415  (a start forgets it)
 
-        build.time = self.clock
+        build.time = main.time = crash.time = self.clock
         self.made_safe = 0
         self.held_at = None
 
@@ -120,7 +122,8 @@ class Broken:
     closed = False
 
     def __init__(self):
-        self.sound = self
+        self.sound = self.link = self
+        self.sock = None
 
     def run(self):
         raise ZeroDivisionError("oops")
@@ -139,7 +142,8 @@ class Restarting(Board):
 
 def test_a_crash_is_told_shown_and_raised_and_leaves_the_world_safe():
     board, app = Board(), Broken()
-    raises(ZeroDivisionError, with_start, lambda board: app, board)
+    with Flash(crash, {}):
+        raises(ZeroDivisionError, with_start, lambda board: app, board)
     assert board.events[-1]["code"] == "CRASH"
     assert "ZeroDivisionError: oops" in board.events[-1]["message"]
     assert board.lights == ["error"]
@@ -147,9 +151,17 @@ def test_a_crash_is_told_shown_and_raised_and_leaves_the_world_safe():
     assert app.closed
 
 
+def test_a_crash_gives_the_port_back():
+    board, app = Board(), Broken()
+    app.sock = port = Broken()
+    raises(ZeroDivisionError, with_start, lambda board: app, board)
+    assert port.closed
+
+
 def test_a_board_that_can_restarts_after_a_crash():
     board, app = Restarting(), Broken()
-    with_start(lambda board: app, board)
+    with Flash(crash, {}):
+        with_start(lambda board: app, board)
     assert board.events[-1]["code"] == "CRASH"
     assert board.restarted == 1
     assert app.closed
@@ -160,10 +172,11 @@ def test_a_board_does_not_restart_when_the_device_never_ran():
         raise OSError("no flash")
 
     board = Restarting()
-    raises(OSError, with_start, broken, board)
     app = Broken()
     app.run = lambda: None
-    with_start(lambda board: app, board)
+    with Flash(crash, {}):
+        raises(OSError, with_start, broken, board)
+        with_start(lambda board: app, board)
     assert board.restarted == 0
 
 

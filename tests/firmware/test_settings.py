@@ -1,94 +1,12 @@
 import json
 import os
 
+from fake_flash import Cut, Flash
 from support import raises
 from vrt.setup import settings
 
 OLD = {"url": "ws://host/", "wifi_ssid": "home", "token": "s3cret"}
 NEW = {"url": "ws://host/", "wifi_ssid": "away", "token": "s3cret"}
-
-
-class Flash:
-    # A file system in memory, whose power is cut in the midst of the nth of its changes.
-    def __init__(self, files, cut=-1):
-        self.files = dict(files)
-        self.left = cut
-
-    def open(self, path, mode="r"):
-        if mode == "r":
-            if path not in self.files:
-                raise OSError(2, "ENOENT")
-            return Reading(self.files[path])
-        self.tick()
-        self.files[path] = ""
-        return Writing(self, path)
-
-    def rename(self, old, new):
-        self.tick()
-        self.files[new] = self.files.pop(old)
-
-    def tick(self):
-        if self.left == 0:
-            raise Cut
-        self.left -= 1
-
-    def __enter__(self):
-        settings.open, settings.os = self.open, self
-        return self
-
-    def __exit__(self, *error):
-        del settings.open
-        settings.os = os
-
-
-class Cut(Exception):
-    pass
-
-
-class Reading:
-    def __init__(self, text):
-        self.text = text
-
-    def read(self, n=-1):
-        text, self.text = self.text if n < 0 else self.text[:n], "" if n < 0 else self.text[n:]
-        return text
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        pass
-
-
-class Writing(Reading):
-    def __init__(self, flash, path):
-        self.flash = flash
-        self.path = path
-
-    def write(self, text):
-        for character in text:
-            self.flash.tick()
-            self.flash.files[self.path] += character
-
-
-def patched(function):
-    # json of MicroPython reads and writes real streams only.
-    kept = settings.json
-    settings.json = Json
-    try:
-        return function()
-    finally:
-        settings.json = kept
-
-
-class Json:
-    @staticmethod
-    def load(file):
-        return json.loads(file.read())
-
-    @staticmethod
-    def dump(made, file):
-        file.write(json.dumps(made))
 
 
 def start(flash):
@@ -100,75 +18,62 @@ def start(flash):
 
 
 def test_a_change_is_written_and_the_copy_before_kept():
-    def run():
-        with Flash({"/config.json": json.dumps(OLD)}) as flash:
-            assert settings.change("/config.json", {"wifi_ssid": "away"}) == NEW
-            assert sorted(flash.files) == ["/config.json", "/config.old"]
-            assert json.loads(flash.files["/config.json"]) == NEW
-            assert json.loads(flash.files["/config.old"]) == OLD
-            assert "token" not in settings.change("/config.json", {"token": None})
-            assert json.loads(flash.files["/config.old"]) == NEW
-
-    patched(run)
+    with Flash(settings, {"/config.json": json.dumps(OLD)}) as flash:
+        assert settings.change("/config.json", {"wifi_ssid": "away"}) == NEW
+        assert sorted(flash.files) == ["/config.json", "/config.old"]
+        assert json.loads(flash.files["/config.json"]) == NEW
+        assert json.loads(flash.files["/config.old"]) == OLD
+        assert "token" not in settings.change("/config.json", {"token": None})
+        assert json.loads(flash.files["/config.old"]) == NEW
 
 
 def test_a_power_cut_at_any_moment_leaves_the_old_or_the_new():
-    def run():
-        found = []
-        for cut in range(1000):
-            flash = Flash({"/config.json": json.dumps(OLD), "/config.old": "{}"}, cut)
-            with flash:
-                try:
-                    settings.change("/config.json", {"wifi_ssid": "away"})
-                    break
-                except Cut:
-                    flash.left = -1
-                found.append(start(flash))
-                assert found[-1] in (OLD, NEW), cut
-                assert settings.change("/config.json", {"wifi_ssid": "away"}) == NEW
-        assert 100 < len(found) < 999
-        assert OLD in found
-
-    patched(run)
+    found = []
+    for cut in range(1000):
+        flash = Flash(settings, {"/config.json": json.dumps(OLD), "/config.old": "{}"}, cut)
+        with flash:
+            try:
+                settings.change("/config.json", {"wifi_ssid": "away"})
+                break
+            except Cut:
+                flash.left = -1
+            found.append(start(flash))
+            assert found[-1] in (OLD, NEW), cut
+            assert settings.change("/config.json", {"wifi_ssid": "away"}) == NEW
+    assert 100 < len(found) < 999
+    assert OLD in found
 
 
 def test_a_damaged_file_is_replaced_by_the_copy():
     whole = json.dumps(NEW)
 
-    def run():
-        for length in range(len(whole)):
-            with Flash({"/config.json": whole[:length], "/config.old": json.dumps(OLD)}) as flash:
-                assert start(flash) == OLD
-                assert json.loads(flash.files["/config.json"]) == OLD
-        with Flash({"/config.new": whole, "/config.old": json.dumps(OLD)}) as flash:
-            assert start(flash) == NEW
-        with Flash({"/config.json": "[]", "/config.new": whole[:9], "/config.old": json.dumps(OLD)}) as flash:
+    for length in range(len(whole)):
+        with Flash(settings, {"/config.json": whole[:length], "/config.old": json.dumps(OLD)}) as flash:
             assert start(flash) == OLD
-
-    patched(run)
+            assert json.loads(flash.files["/config.json"]) == OLD
+    with Flash(settings, {"/config.new": whole, "/config.old": json.dumps(OLD)}) as flash:
+        assert start(flash) == NEW
+    with Flash(
+        settings, {"/config.json": "[]", "/config.new": whole[:9], "/config.old": json.dumps(OLD)}
+    ) as flash:
+        assert start(flash) == OLD
 
 
 def test_a_damaged_file_is_no_copy_worth_having():
-    def run():
-        with Flash({"/config.json": "{", "/config.old": json.dumps(OLD)}) as flash:
-            assert settings.change("/config.json", {"wifi_ssid": "away"}) == NEW
-            assert json.loads(flash.files["/config.json"]) == NEW
-        with Flash({"/config.json": "{"}):
-            raises(ValueError, settings.recover, "/config.json")
-        with Flash({"/config.old": json.dumps(OLD)}):
-            assert settings.change("/config.json", {"wifi_ssid": "away"}) == NEW
-
-    patched(run)
+    with Flash(settings, {"/config.json": "{", "/config.old": json.dumps(OLD)}) as flash:
+        assert settings.change("/config.json", {"wifi_ssid": "away"}) == NEW
+        assert json.loads(flash.files["/config.json"]) == NEW
+    with Flash(settings, {"/config.json": "{"}):
+        raises(ValueError, settings.recover, "/config.json")
+    with Flash(settings, {"/config.old": json.dumps(OLD)}):
+        assert settings.change("/config.json", {"wifi_ssid": "away"}) == NEW
 
 
 def test_settings_begin_without_a_file():
-    def run():
-        with Flash({}) as flash:
-            raises(OSError, settings.recover, "/config.json")
-            assert settings.change("/config.json", {"wifi_ssid": "home"}) == {"wifi_ssid": "home"}
-            assert list(flash.files) == ["/config.json"]
-
-    patched(run)
+    with Flash(settings, {}) as flash:
+        raises(OSError, settings.recover, "/config.json")
+        assert settings.change("/config.json", {"wifi_ssid": "home"}) == {"wifi_ssid": "home"}
+        assert list(flash.files) == ["/config.json"]
 
 
 def test_real_files():

@@ -20,7 +20,7 @@ def recover(path):
 def read(path):
     # A whole one. Raises OSError, ValueError.
     with open(path) as file:
-        made = json.load(file)
+        made = json.loads(file.read())
     if not isinstance(made, dict):
         raise ValueError("it holds no settings")  # noqa: TRY004  (as when it is no JSON)
     return made
@@ -38,7 +38,7 @@ def change(path, changes):
             made = {}
     else:
         with open(_ending(path, "old"), "w") as file:
-            json.dump(made, file)
+            file.write(json.dumps(made))
     for name, value in changes.items():
         if value is None:
             made.pop(name, None)
@@ -46,7 +46,7 @@ def change(path, changes):
             made[name] = value
     spare = _ending(path, "new")
     with open(spare, "w") as file:
-        json.dump(made, file)
+        file.write(json.dumps(made))
     if hasattr(os, "sync"):
         os.sync()
     os.rename(spare, path)
