@@ -1,10 +1,10 @@
-# The serial link of real boards, as a stream: readinto(buf, n) gives how many bytes there were, or None; write(buf, start, n) how
-# many it took, or None; close() gives the port back. `board.wait` can sleep on it.
+# The serial link of real boards, as a port (see vrt/links/serial.py), on which `board.wait` can sleep.
 import io
 import select
 import sys
 
 import machine
+import micropython
 from machine import Pin
 from micropython import const
 
@@ -24,6 +24,8 @@ def stream(entry):
 
 class Uart(io.IOBase):
     # A port of its own.
+    window = 3072  # bytes that it takes while nobody reads, and some are on their way
+
     def __init__(self, entry):
         # timeout=0: reading does not wait. The buffers hold what comes and goes during a slow step.
         tx, rx = Pin(entry["tx"]), Pin(entry["rx"])
@@ -41,7 +43,10 @@ class Uart(io.IOBase):
 
 
 class Console(io.IOBase):
-    # The port of the REPL. It gives bytes one at a time, because reading several would wait for all of them.
+    # The port of the REPL. It gives bytes one at a time, because reading several would wait for all of them; MicroPython keeps
+    # 260 while nobody reads.
+    window = 256
+
     def __init__(self):
         self.source = sys.stdin.buffer
         self.sink = sys.stdout.buffer
@@ -49,29 +54,33 @@ class Console(io.IOBase):
         self.ready.register(sys.stdin, _READ)
         self.one = bytearray(1)
 
+    # Few locals and no more calls than these: a larger call takes memory.
+
     def readinto(self, buf, n):
-        one = self.one
-        source = self.source
-        ready = self.ready
-        for i in range(n):
-            for _ in ready.ipoll(0):
-                break
-            else:
-                return i or None
-            source.readinto(one, 1)
-            buf[i] = one[0]
-        return n
+        i = 0
+        while i < n and self.any():
+            self.source.readinto(self.one, 1)
+            buf[i] = self.one[0]
+            i += 1
+        return i or None
+
+    def any(self):
+        for _ in self.ready.ipoll(0):
+            return True
+        return False
 
     def write(self, buf, start, n):
         return self.sink.write(buf, start, n)
 
+    def interrupt(self, on):
+        # Whether Ctrl-C stops the program.
+        micropython.kbd_intr(3 if on else -1)
+
     def ioctl(self, request, argument):
         if request != _POLL:
             return 0
-        found = argument & _WRITE
-        for _ in self.ready.ipoll(0):
-            found |= argument & _READ
-        return found
+        return argument & (_READ | _WRITE if self.any() else _WRITE)
 
     def close(self):
+        self.interrupt(True)
         self.ready.unregister(sys.stdin)

@@ -4,6 +4,7 @@ import os
 import sys
 
 import fake_machine
+import micropython
 from fake_machine import BOARDS, Reset, booted, codec_chips, described
 from support import SkipTest, raises
 
@@ -245,57 +246,106 @@ def test_a_uart_is_a_stream_that_does_not_wait():
     assert uart.closed
 
 
-def test_the_console_gives_what_there_is_and_no_more():
-    class Bytes:
-        def __init__(self):
-            self.waiting = bytearray()
+class Console:
+    # Standard input and output, and the poll of them.
+    def __init__(self):
+        self.waiting = bytearray()
+        self.sent = bytearray()
+        self.buffer = self
+        self.thing = (None, 1)
+        self.found = ()
+        self.none = ()
+        self.key = None
 
-        def readinto(self, buf, n):
-            assert n == 1, "several bytes would be waited for"
-            buf[0] = self.waiting[0]
-            self.waiting = self.waiting[1:]
+    def readinto(self, buf, n):
+        assert n == 1, "several bytes would be waited for"
+        buf[0] = self.waiting[0]
+        self.waiting = self.waiting[1:]
 
-        def write(self, buf, start, n):
-            self.waiting.extend(buf[start : start + n])
-            return n
+    def write(self, buf, start, n):
+        self.sent.extend(buf[start : start + n])
+        return n
 
-        def register(self, *_):
-            pass
+    def register(self, *_):
+        self.found = (self.thing,)
 
-        def unregister(self, *_):
-            pass
+    def unregister(self, thing):
+        self.found = ()
 
-        def ipoll(self, ms):
-            assert ms == 0
-            return [(None, 1)] if self.waiting else []
+    def ipoll(self, ms):
+        assert ms == 0
+        return self.found if self.waiting else self.none
 
-    board, _ = booted("bread-compact-s3")
+    def kbd_intr(self, key):
+        self.key = key
+
+
+class Modules:
+    # select, sys and micropython, as far as the port of the console wants them.
+    def __init__(self, console):
+        self.stdin = self.stdout = console
+        self.poll = lambda: console
+        self.kbd_intr = console.kbd_intr
+
+
+def console():
+    # The board's console port, and what is behind it.
+    board = booted("bread-compact-s3")[0]
     import espserial  # noqa: PLC0415
 
-    class Select:
-        @staticmethod
-        def poll():
-            return source
+    behind = Console()
+    espserial.select = espserial.sys = espserial.micropython = Modules(behind)
+    return board.serial(), behind
 
-    class Sys:
-        class stdin:
-            buffer = None
 
-        class stdout:
-            buffer = None
-
-    source = Sys.stdin.buffer = Bytes()
-    sink = Sys.stdout.buffer = Bytes()
-    espserial.select, espserial.sys = Select, Sys
-    stream = board.serial()
+def test_the_console_gives_what_there_is_and_no_more():
+    stream, behind = console()
     buf = bytearray(8)
     assert stream.readinto(buf, 8) is None
     assert stream.ioctl(3, 1) == 0
-    source.waiting.extend(b"hello")
+    behind.waiting.extend(b"hello")
     assert stream.ioctl(3, 5) == 5
     assert stream.readinto(buf, 3) == 3
     assert stream.readinto(buf, 8) == 2
     assert buf[:3] == b"lol"
     assert stream.write(b"abcdef", 1, 3) == 3
-    assert sink.waiting == b"bcd"
+    assert behind.sent == b"bcd"
+    assert 0 < stream.window <= 260
+
+
+def test_ctrl_c_is_off_only_while_the_link_says_so():
+    stream, behind = console()
+    stream.interrupt(False)
+    assert behind.key == -1
     stream.close()
+    assert behind.key == 3
+    assert behind.found == ()
+
+
+def test_reading_the_console_allocates_nothing():
+    if sys.implementation.name != "micropython":
+        raise SkipTest("no heap lock here")
+    stream, behind = console()
+    behind.readinto = None
+    buf = bytearray(8)
+    left = bytearray((3,))
+
+    class Source:
+        def readinto(self, one, n):
+            left[0] -= 1
+
+    class Ready:
+        found = ((None, 1),)
+
+        def ipoll(self, ms):
+            return self.found if left[0] else ()
+
+    stream.source, stream.ready = Source(), Ready()
+    micropython.heap_lock()
+    try:
+        n = stream.readinto(buf, 8)
+        none = stream.readinto(buf, 8)
+    finally:
+        micropython.heap_unlock()
+    assert n == 3
+    assert none is None
