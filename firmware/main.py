@@ -50,6 +50,8 @@ def run(board):
             board.watchdog(_PROMPT_MS)
         if app:
             app.sound.close()
+            if app.link.sock:
+                app.link.sock.close()  # a serial port is the REPL's again
     if crash:
         again = app is not None and hasattr(board, "restart")
         app = before = None  # there may be no memory for what follows

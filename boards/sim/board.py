@@ -66,8 +66,8 @@ def wait(link, wait_ms):
         _host = link
         _events = select.poll()
         _events.register(_socket, 1)  # POLLIN
-        if link is not None:
-            _events.register(link, 1)
+        if link is not None or _uart:
+            _events.register(getattr(link or _uart, "polled", link), 1)
     start = time.ticks_ms()
     left = wait_ms
     readable = False
@@ -76,6 +76,8 @@ def wait(link, wait_ms):
         for item in _events.ipoll(left):
             if item[0] is not _socket:
                 readable = True
+                if link is None:
+                    _uart.drain()
             else:
                 woken = _receive()
         if readable or woken:
@@ -87,7 +89,8 @@ def wait(link, wait_ms):
 def event(kind, **fields):
     fields["event"] = kind
     line = json.dumps(fields)  # first: it may find no memory, and the mark promises a line
-    sys.stdout.write("\x1e")  # its place among what is printed, which goes another way
+    if _uart is None:
+        sys.stdout.write("\x1e")  # its place among what is printed, which goes another way
     _send(b"E", 0, line)
 
 
@@ -213,13 +216,18 @@ def _receive():
 
 def start():
     # Locals, because they take nothing of the heap.
-    global NAME, DESCRIPTION, _board, _socket, _pin
+    global NAME, DESCRIPTION, _board, _socket, _pin, _uart, serial
 
     def dma_ms(entry, size):
         # How much sound it holds in frames of so many bytes, rounded up, by the block rule of the ESP32 port.
         blocks = max(2, entry["ibuf"] // (256 * size))
         return -(-blocks * 256 * 1000 // entry["rate"])
 
+    if os.getenv("VRT_SIM_SERIAL"):
+        import uart  # noqa: PLC0415  (memory that other links do not need)
+
+        _uart = uart.Port()
+        serial = _uart.open  # type: ignore[assignment]
     host, port, nonce = (os.getenv("VRT_SIM") or "").split(":")
     _socket = socket.socket()
     _socket.connect(socket.getaddrinfo(host, int(port))[0][-1])
@@ -246,6 +254,7 @@ NAME = ""  # the board's
 DESCRIPTION = {}
 _board = ()  # what its file says of the microphone and of the speaker
 _socket = None  # to the hardware
+_uart = None  # the serial port, on a board that has one; it is the console's, too
 _events = None  # poll() of that and of the link
 _pin = {}  # Output by name
 _work = bytearray(4)  # the header of the message in hand

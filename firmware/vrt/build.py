@@ -87,10 +87,17 @@ def build(board, config):
     # code fills the holes that they leave, and what is free stays in one piece. For that, garbage is collected often.
     if hasattr(gc, "threshold"):
         gc.threshold(gc.mem_free() // _COLLECT_OFTEN)
-    from vrt.links.ws import WebSocketLink
-
     piece = _PIECE_BYTES_PCM16 if config["input"] == "pcm16" else _PIECE_BYTES
-    link = WebSocketLink(config["url"], config["message_bytes"], piece, ca=trusted(config["ca"]))
+    if config["url"] == "serial:":
+        if not hasattr(board, "serial"):
+            raise ConfigError('config: "url" cannot be serial: this board has no port for it')
+        from vrt.links.serial import SerialLink
+
+        link = SerialLink(board.serial, config["message_bytes"], piece)
+    else:
+        from vrt.links.ws import WebSocketLink
+
+        link = WebSocketLink(config["url"], config["message_bytes"], piece, ca=trusted(config["ca"]))
     from vrt.sound import Sound
 
     sound = Sound(board, config)

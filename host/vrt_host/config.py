@@ -57,6 +57,8 @@ class ServerConfig:
     insecure: bool = False
     origins: tuple[str, ...] = ()
     """Browser origins that may connect; what sends no Origin header is no browser and is not asked."""
+    serial: tuple[str, ...] = ()
+    """Serial ports with a board each, besides the network."""
     max_links: int = 512
     """Open links; more are refused with HTTP 503."""
     max_sessions: int = 512

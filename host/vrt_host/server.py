@@ -36,6 +36,7 @@ from vrt_host.config import ServerConfig, TurnLimits
 from vrt_host.connection import Connection, Event
 from vrt_host.errors import AgentStartError, UsageError
 from vrt_host.links.base import Link
+from vrt_host.links.serial import SerialLink, SerialPort
 from vrt_host.links.websocket import CLOSE_TIMEOUT_S, WRITE_LIMIT, WebSocketLink, quiet
 from vrt_host.runner import Alarm, Observer, Runner, printable, without_tokens
 from vrt_host.session import AudioFrame, Close, Fault, Hello, Limits, Message
@@ -67,6 +68,7 @@ async def serve(
     observer: Observer | None = None,
     stop: asyncio.Event | None = None,
     link: type[WebSocketLink] = WebSocketLink,
+    serial_link: type[SerialLink] = SerialLink,
     updates: Updates | None = None,
 ) -> None:
     """Serve until `stop` is set; raises `UsageError` when it cannot listen. The module's docstring says the rest."""
@@ -76,6 +78,8 @@ async def serve(
     async with contextlib.AsyncExitStack() as stack:
         if updates is not None:
             await stack.enter_async_context(updates.listen(config, host.auth))
+        stack.push_async_callback(host.close_ports)
+        await host.open_ports(serial_link)
         await _serve(host, await host.listen(link), ready, stop)
 
 
@@ -118,6 +122,7 @@ class Host:
         self._agent_factory = agent_factory
         self._runners: dict[str, Runner] = {}
         self._seats: set[Seat] = set()
+        self._ports: list[SerialPort] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._starting: set[asyncio.Task[None]] = set()
         self._stopping = False
@@ -151,6 +156,31 @@ class Host:
             raise UsageError(_why_not(config, error)) from None
         except UnicodeError:  # a label of the name is empty or too long
             raise UsageError(f"{config.host[:80]} is not an address or a name; give --host another") from None
+
+    async def open_ports(self, link: type[SerialLink] = SerialLink) -> None:
+        """Open the serial ports; raises `UsageError` for one that is there and cannot be used."""
+        seats: dict[SerialLink, Seat] = {}
+
+        def opened(link: SerialLink) -> None:
+            seats[link] = seat = Seat(self, link)
+            self._seats.add(seat)
+            link.attach(seat)
+
+        def gone(link: SerialLink) -> None:
+            seat = seats.pop(link)
+            self._seats.discard(seat)
+            seat.gone()
+
+        for name in self.config.serial:
+            most = READ_ON * self.limits.message_bytes
+            port = SerialPort(name, opened, gone, max_message=most, link=link)
+            await port.open()
+            self._ports.append(port)
+
+    async def close_ports(self) -> None:
+        """Close them, after what was said last has left."""
+        for port in self._ports:
+            await port.close()
 
     async def watch(self) -> None:
         """End the sessions of principals that were revoked; let boards that are idle hear of an update."""

@@ -41,7 +41,7 @@ PROOFS = {
     "server.HANDSHAKE_S": _LIMITS + "stranger_who_does_not_shake_hands_is_cut_off",
     "links.websocket.CLOSE_TIMEOUT_S": _WEBSOCKET + "peer_that_closes_and_stays_is_cut_off",
     "links.websocket.WRITE_LIMIT": _SERVER + "peer_that_never_reads_is_closed_and_its_session_waits",
-    "links.websocket.PING_AFTER_S": _WEBSOCKET + "audio_is_held_while_an_older_ping_is_unanswered",
+    "links.pings.PING_AFTER_S": _WEBSOCKET + "audio_is_held_while_an_older_ping_is_unanswered",
     "links.websocket.MAX_PINGS_UNREAD": _WEBSOCKET + "peer_that_asks_without_reading_is_cut_off",
     "auth._MAX_TOKEN": _LIMITS + "token_that_is_too_long_is_refused",
     "auth._MAX_FILE": _LIMITS + "tokens_file_that_is_too_large_is_refused",

@@ -197,7 +197,7 @@ def test_session_is_chosen_by_its_lines_or_its_id():
 
 
 async def test_servers_links_are_recorded_from_hello_to_the_end(record, tmp_path):
-    async with hosting(link=captures.recorded(record)) as host:
+    async with hosting(link=captures.recorded(record)[0]) as host:
         async with host.client() as client:
             await client.hello(auth={"token": "s3cret"})
             await client.send("text", text="hi")

@@ -90,9 +90,8 @@ class SerialLink(Framing):
                         if event == _CONTROL:
                             event = NONE
                             self._answer()
-                        elif event == OPEN:
-                            if self._interrupt:
-                                self._interrupt(False)
+                        elif event == OPEN and self._interrupt:
+                            self._interrupt(False)
             except _ERRORS as error:
                 self.fault(error)
             if self._ended and not event:

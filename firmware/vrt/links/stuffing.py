@@ -62,7 +62,7 @@ def feed(state, chunk, n: int, msg) -> int:
     crc = st[_HIGH] << 16 | st[_LOW]
     if st[_KIND] == 0:  # a frame was handed out: the next one begins
         have = 0
-        crc = 0xFFFF << 16 | 0xFFFF
+        crc = -1
         st[_KIND] = 1
     result = 0
     while pos < end and result == 0:
@@ -76,7 +76,7 @@ def feed(state, chunk, n: int, msg) -> int:
                 else:
                     st[_NOISE] = (st[_NOISE] + 1) & 0x3FFFFFFF
                     have = 0
-                    crc = 0xFFFF << 16 | 0xFFFF
+                    crc = -1
                 esc = 0
                 bad = 0
         elif bad:
@@ -129,7 +129,7 @@ def build(frame, kind: int, buf, state) -> int:
     table = ptr16(TABLE)
     start = st[_FROM]
     n = st[_TO] - start
-    crc = 0xFFFF << 16 | 0xFFFF
+    crc = -1
     dst[0] = 0xC0
     at = 1
     i = -2

@@ -34,6 +34,7 @@ examples:
   vrt serve                                  the offline agent, for boards on this machine
   vrt serve --agent echo --port 0            say back what comes, on any free port
   vrt serve --agent scripted --script s.json do what a file says (docs/scripted.md)
+  vrt serve --serial /dev/ttyACM0            also for a board on a cable (docs/serial.md)
   vrt serve --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem --tokens ~/.config/vrt/tokens.json
                                              for boards on the network; `vrt token add NAME` makes their tokens
 
@@ -52,6 +53,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", default=DEFAULT_HOST, metavar="ADDRESS", help=f"(default: {DEFAULT_HOST})")
     parser.add_argument(
         "--port", type=int, default=DEFAULT_PORT, help=f"0 takes any free one (default: {DEFAULT_PORT})"
+    )
+    parser.add_argument(
+        "--serial",
+        action="append",
+        default=[],
+        metavar="PORT",
+        help="a board's serial port, which may come and go; repeatable",
     )
     parser.add_argument("--tls-cert", type=Path, metavar="FILE", help="the certificate chain, PEM")
     parser.add_argument("--tls-key", type=Path, metavar="FILE", help="its key, PEM, without a passphrase")
@@ -105,6 +113,7 @@ def run(args: argparse.Namespace) -> int:
         tokens=args.tokens,
         insecure=args.insecure,
         origins=tuple(args.origin),
+        serial=tuple(args.serial),
     )
     limits = _limits(args)
     agents = registry.factory(args.agent, script=PROFILE if args.conformance else args.script)
@@ -116,7 +125,7 @@ def run(args: argparse.Namespace) -> int:
         if args.record is not None:
             warn = logging.getLogger("vrt_host.capture").warning
             capture = stack.enter_context(Capture(args.record, by="vrt serve", stopped=warn))
-            options["link"] = recorded(capture)
+            options["link"], options["serial_link"] = recorded(capture)
         asyncio.run(_serve(config, args.agent, agents, **options))
     return 0
 

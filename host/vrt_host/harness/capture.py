@@ -29,6 +29,7 @@ from vrt_host import __version__
 from vrt_host.conformance.server import Frame
 from vrt_host.errors import UsageError
 from vrt_host.links.base import Receiver
+from vrt_host.links.serial import SerialLink
 from vrt_host.links.websocket import WebSocketLink
 from vrt_host.runner import without_tokens
 
@@ -290,7 +291,7 @@ def choose(lines: list[Line], wanted: str = "") -> tuple[str, list[Line]]:
     return name, found[name]
 
 
-def recorded(capture: Capture) -> type[WebSocketLink]:
+def recorded(capture: Capture) -> tuple[type[WebSocketLink], type[SerialLink]]:
     """The server's links, every frame of which goes into the capture as well."""
 
     class RecordedLink(WebSocketLink):
@@ -298,16 +299,10 @@ def recorded(capture: Capture) -> type[WebSocketLink]:
 
         def attach(self, receiver: Receiver) -> None:
             self.number = capture.connected(self.peer)
-            super().attach(_Ear(receiver, capture, self))
+            super().attach(_Ear(receiver, capture, self.number, self._code))
 
         def write(self, frames: Iterable[str | bytes]) -> None:
-            frames = list(frames)
-            for frame in frames:
-                if isinstance(frame, str):
-                    capture.text(self.number, "host", frame)
-                else:
-                    capture.audio(self.number, "host", frame)
-            super().write(frames)
+            super().write(_heard(capture, self.number, frames))
 
         def end(self, code: int, reason: str) -> None:
             answer = (
@@ -316,16 +311,47 @@ def recorded(capture: Capture) -> type[WebSocketLink]:
             capture.end(self.number, "device" if answer else "host", code)
             super().end(code, reason)
 
-    return RecordedLink
+        def _code(self) -> int:
+            closed = self.protocol.close_rcvd
+            return 1006 if closed is None else int(closed.code)
+
+    class RecordedSerialLink(SerialLink):
+        """The same on a serial line."""
+
+        def attach(self, receiver: Receiver) -> None:
+            self.number = capture.connected(self.peer)
+            super().attach(_Ear(receiver, capture, self.number, lambda: self.code))
+
+        def write(self, frames: Iterable[str | bytes]) -> None:
+            super().write(_heard(capture, self.number, frames))
+
+        def end(self, code: int, reason: str) -> None:
+            capture.end(self.number, "host", code)
+            super().end(code, reason)
+
+    return RecordedLink, RecordedSerialLink
+
+
+def _heard(capture: Capture, number: int, frames: Iterable[str | bytes]) -> Iterable[str | bytes]:
+    """The host's frames, which are recorded."""
+    frames = list(frames)
+    for frame in frames:
+        if isinstance(frame, str):
+            capture.text(number, "host", frame)
+        else:
+            capture.audio(number, "host", frame)
+    return frames
 
 
 class _Ear:
     """A link's receiver that is recorded."""
 
-    def __init__(self, receiver: Receiver, capture: Capture, link: Any) -> None:
+    def __init__(self, receiver: Receiver, capture: Capture, number: int, code: Callable[[], int]) -> None:
+        """`code()`: what the device has closed with."""
         self._receiver = receiver
         self._capture = capture
-        self._link = link
+        self._number = number
+        self._code = code
 
     def heard(self) -> None:
         self._receiver.heard()
@@ -334,14 +360,13 @@ class _Ear:
         self._receiver.flush()
 
     def text(self, frame: str) -> None:
-        self._capture.text(self._link.number, "device", frame)
+        self._capture.text(self._number, "device", frame)
         self._receiver.text(frame)
 
     def audio(self, frame: bytes) -> None:
-        self._capture.audio(self._link.number, "device", frame)
+        self._capture.audio(self._number, "device", frame)
         self._receiver.audio(frame)
 
     def lost(self, *, too_large: bool) -> None:
-        closed = self._link.protocol.close_rcvd
-        self._capture.end(self._link.number, "device", 1006 if closed is None else closed.code)
+        self._capture.end(self._number, "device", self._code())
         self._receiver.lost(too_large=too_large)

@@ -18,6 +18,7 @@ from websockets.frames import CloseCode, Frame, Opcode
 from websockets.protocol import CLOSED, OPEN
 
 from vrt_host.links.base import Receiver
+from vrt_host.links.pings import Pings
 
 try:
     from websockets.speedups import apply_mask
@@ -28,9 +29,6 @@ quiet = logging.getLogger(f"{__name__}.library")
 """Where the library logs: it reports every stranger's broken handshake as an error with a traceback."""
 quiet.setLevel(logging.CRITICAL)
 
-PING_AFTER_S: Final = 0.2 - 1e-6
-"""Seconds of audio after which the peer is asked, by a ping, whether it has read them (decisions 11); ten frames of
-20 ms add up to a little less than 0.2."""
 SMALL: Final = 1024
 """Bytes of the largest frame that is not left to the library; 20 ms of 24 kHz pcm16 have 965."""
 _FOR_GOOD: Final = 1 << 62
@@ -59,11 +57,10 @@ class WebSocketLink(ServerConnection):
         """Bytes to come of a frame that is the library's."""
         self._failed = False
         self._ended = False
-        self._unasked_s = 0.0
-        """Seconds of audio sent since the last ping."""
+        self._flow = Pings()
         self._pings = 0
         self._asked: bytes | None = None
-        """The ping that is not answered yet."""
+        """What the ping said that is not answered yet."""
         self._pings_unread = 0
         self._closing: asyncio.Task[None] | None = None
 
@@ -105,8 +102,8 @@ class WebSocketLink(ServerConnection):
             else:
                 protocol.send_binary(frame)
             writes += protocol.data_to_send()
-        if self._unasked_s >= PING_AFTER_S and self._asked is None:
-            self._unasked_s = 0.0
+        if self._flow.due:
+            self._flow.asked()
             self._pings += 1
             self._asked = b"%d" % self._pings
             protocol.send_ping(self._asked)
@@ -116,10 +113,7 @@ class WebSocketLink(ServerConnection):
 
     def admit(self, seconds: float) -> bool:
         """At most one ping's worth of audio follows a ping that is not answered."""
-        if self._unasked_s >= PING_AFTER_S:
-            return False
-        self._unasked_s += seconds
-        return True
+        return self._flow.admit(seconds)
 
     def end(self, code: int, reason: str) -> None:
         """Start the close handshake; the transport is cut if the peer does not answer in time."""
@@ -201,6 +195,7 @@ class WebSocketLink(ServerConnection):
         else:
             if opcode is Opcode.PONG and bytes(frame.data) == self._asked:
                 self._asked = None
+                self._flow.answered()
             elif opcode is Opcode.PING and self.paused:
                 self._pings_unread += 1
                 if self._pings_unread > MAX_PINGS_UNREAD:
@@ -246,7 +241,7 @@ class WebSocketLink(ServerConnection):
             return
         protocol = self.protocol
         if protocol.state is OPEN:
-            if self._unasked_s >= PING_AFTER_S and self._asked is None:
+            if self._flow.due:
                 self.write(())  # the last ping was answered, and the next one is overdue
             self._receiver.flush()
             return

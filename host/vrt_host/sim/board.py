@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from vrt_host.errors import UsageError, VrtError
+from vrt_host.sim.cable import SOFT_REBOOT, Cable
 from vrt_host.sim.console import Console
 from vrt_host.sim.firmware import build, find_runtime
 from vrt_host.sim.hardware import Event, Hardware
@@ -27,6 +28,10 @@ _STOP_S = 3.0
 _EVENTS = 10_000  # kept for `events`; the oldest go first
 _REPORTED = ("led", "output")  # what the firmware reports in the hardware's name
 _TRACEBACK = "Traceback (most recent call last):"
+_STOPPED = "KeyboardInterrupt:"
+"""The last line of a traceback that is no failure: somebody has typed Ctrl-C."""
+SERIAL = "serial:"
+_TYPE_S = 0.05
 
 
 def find_micropython() -> Path:
@@ -37,7 +42,8 @@ def find_micropython() -> Path:
 class SimBoard:
     """Boots on entering `async with` and stops on leaving it, which raises VrtError if the firmware failed meanwhile.
 
-    `url` and `token` are the host's; `config` overrides settings of the firmware; `heap` is the size of MicroPython's heap,
+    `url` and `token` are the host's; `serial:PATH` gives the board a serial port, to which PATH leads while it is there (see
+    `cable.py`), instead of a network: its console is there, too, and when the firmware ends, MicroPython's REPL. `config` overrides settings of the firmware; `heap` is the size of MicroPython's heap,
     such as "128k"; `tools` is a file of the user's own tools; `program` runs instead of the firmware's `main`; `flash` is the
     folder with the board's files, kept by the caller (default: a new one each time). `hardware` may be made beforehand, to
     give it noise or another speed; the board starts and stops it.
@@ -66,6 +72,11 @@ class SimBoard:
         self.note = self._build.note
         """What the operator should know of this build, or an empty text."""
         self._heap = heap
+        self.cable: Cable | None = None
+        """The serial port, once entered."""
+        self._port = Path(url.removeprefix(SERIAL)) if url.startswith(SERIAL) else None
+        if self._port is not None:
+            url = SERIAL
         self._config = {**CONFIG, "url": url, **({"token": token} if token else {}), **(config or {})}
         self._kept = flash
         self._stack = contextlib.AsyncExitStack()
@@ -85,6 +96,9 @@ class SimBoard:
             self.flash = self._kept or Path(
                 stack.enter_context(tempfile.TemporaryDirectory(prefix="vrt-sim-"))
             )
+            if self._port is not None:
+                self.cable = Cable(self._port, self._spoke)
+                stack.callback(self.cable.close)
             stack.push_async_callback(self.cut)
             await self.boot()
             self._stack = stack.pop_all()
@@ -144,21 +158,7 @@ class SimBoard:
 
         self._listeners.append(watch)
         self._asked = False
-        _, self._console = await asyncio.get_running_loop().subprocess_exec(
-            lambda: Console(self._printed),
-            self.runtime.path,
-            *("-X", f"heapsize={self._heap}", "-m", "main"),
-            start_new_session=True,  # Ctrl-C in the terminal is for this process, which then stops the board in order
-            stdin=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.STDOUT,
-            cwd=self.flash,
-            env={
-                **os.environ,
-                "VRT_SIM": self.hardware.address,
-                "MICROPYPATH": os.pathsep.join([*self._mount(), ".frozen"]),
-            },
-        )
-        self._ending = asyncio.create_task(self._until_end(self._console))
+        await self._run("-m", "main")
         try:
             async with asyncio.timeout(_BOOT_S):
                 if await arrived == "exit":
@@ -168,6 +168,30 @@ class SimBoard:
             raise VrtError(f"the board did not boot within {_BOOT_S:g} s") from None
         finally:
             self._listeners.remove(watch)
+
+    async def _run(self, *words: str) -> None:
+        """Start MicroPython: on a serial port it has a prompt at the end, or at once."""
+        cable = self.cable
+        environment = {
+            **os.environ,
+            "VRT_SIM": self.hardware.address,
+            "MICROPYPATH": os.pathsep.join([*self._mount(), ".frozen"]),
+        }
+        streams: dict[str, Any] = {"stdin": asyncio.subprocess.DEVNULL, "stderr": asyncio.subprocess.STDOUT}
+        if cable is not None:
+            words = ("-i", *words)
+            environment["VRT_SIM_SERIAL"] = "1"
+            streams = {"stdin": cable.slave, "stdout": cable.slave, "stderr": cable.slave}
+        _, self._console = await asyncio.get_running_loop().subprocess_exec(
+            lambda: Console(self._printed, None if cable is None else cable.drain),
+            self.runtime.path,
+            *("-X", f"heapsize={self._heap}", *words),
+            start_new_session=True,  # Ctrl-C in the terminal is for this process, which then stops the board in order
+            cwd=self.flash,
+            env=environment,
+            **streams,
+        )
+        self._ending = asyncio.create_task(self._until_end(self._console))
 
     def _mount(self) -> list[str]:
         """The folders of the build under short names, as on a board: every module keeps its path in the heap."""
@@ -183,8 +207,17 @@ class SimBoard:
         """Power off in order: the firmware sees its hardware go and cleans up."""
         self._asked = True
         self.hardware.disconnect()
+        leaving = None if self.cable is None else asyncio.create_task(self._leave(self.cable))
         await self._end(_STOP_S)
+        if leaving is not None:
+            leaving.cancel()
         self._queue.put_nowait(None)
+
+    async def _leave(self, cable: Cable) -> None:
+        """Ctrl-D at the prompt ends MicroPython, which has one as soon as the firmware has ended."""
+        while True:
+            cable.type(b"\x04")
+            await asyncio.sleep(_TYPE_S)
 
     async def cut(self) -> None:
         """Cut the power: the firmware ends between any two instructions. `boot` starts it again on the same flash."""
@@ -201,12 +234,22 @@ class SimBoard:
             self._console.kill()
             await self._ending
 
+    def _spoke(self, data: bytes) -> None:
+        """Bytes that came over the cable and belong to no frame."""
+        if self._console is not None:
+            self._console.printed(data)
+
     def _printed(self, text: str) -> None:
         """A line that the firmware printed; the lines of a traceback are one event."""
         if text != _TRACEBACK and not self._traceback:
             self._tell(self._event("console", text=text))
             return
         self._traceback.append(text)
+        if self.cable is not None and text.startswith(_STOPPED):
+            lines, self._traceback = self._traceback, []
+            for line in lines:
+                self._tell(self._event("console", text=line))
+            return
         if text != _TRACEBACK and not text.startswith("  "):
             self._fail_with_traceback()
 
@@ -216,6 +259,13 @@ class SimBoard:
 
     async def _until_end(self, console: Console) -> None:
         code = await console.ended
+        cable = self.cable
+        if cable is not None:
+            prompt = cable.prompt
+            cable.ended()
+            if prompt and not self._asked and code == 0:
+                await self._soft_reboot(cable, prompt)
+                return
         if self._traceback:
             self._fail_with_traceback()
         if not self._asked:
@@ -223,6 +273,15 @@ class SimBoard:
         self._tell(self._event("exit", code=code, asked=self._asked))
         if not self._asked:
             self._queue.put_nowait(None)
+
+    async def _soft_reboot(self, cable: Cable, prompt: str) -> None:
+        """Ctrl-D at a prompt: MicroPython starts again, and the firmware with it, unless the prompt is a program's (`raw`)."""
+        cable.tell(SOFT_REBOOT)
+        if prompt == "raw":
+            cable.type(b"\x01")
+            await self._run()
+        else:
+            await self._run("-m", "main")
 
     def _fail(self, name: str, text: str) -> None:
         self._failures.append(text)

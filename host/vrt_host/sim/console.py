@@ -15,24 +15,28 @@ _LONGEST = 64 * 1024
 class Console(asyncio.SubprocessProtocol):
     """For `loop.subprocess_exec`; `told(line)` is called on the event loop with each line of the standard output.
 
-    Lines behind a mark wait until `passed` is called for it.
+    Lines behind a mark wait until `passed` is called for it. Where the output is no pipe, whoever reads it calls `printed`;
+    `source` lets it read what is there.
     """
 
-    def __init__(self, told: Callable[[str], None]) -> None:
+    def __init__(self, told: Callable[[str], None], source: Callable[[], None] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[int] = self._loop.create_future()
         """The process's exit code, when nothing more can come."""
         self._told = told
+        self._source = source
         self._data = b""
         self._telling = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.SubprocessTransport)
         self._transport = transport
+        self._reads = os.name != "nt" and self._source is None
         pipe = transport.get_pipe_transport(1)
+        if pipe is None:
+            return
         assert isinstance(pipe, asyncio.ReadTransport)
         self._pipe = pipe
-        self._reads = os.name != "nt"
         if self._reads:  # the transport would tell only in the loop's next round what it has read
             self._pipe.pause_reading()
             self._fd = self._pipe.get_extra_info("pipe").fileno()
@@ -40,6 +44,8 @@ class Console(asyncio.SubprocessProtocol):
 
     def drain(self) -> None:
         """Tell every line up to the next mark, now: the event of that mark is next."""
+        if self._source is not None:
+            self._source()
         while self._reads:
             try:
                 data = os.read(self._fd, _LONGEST)
@@ -62,11 +68,16 @@ class Console(asyncio.SubprocessProtocol):
             self._transport.kill()
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
+        self.printed(data)
+
+    def printed(self, data: bytes) -> None:
+        """More of the output."""
         self._data += data
         self._tell()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The process has ended and everything that it wrote was read."""
+        self.drain()
         self._data = self._data.replace(MARK, b"")
         if self._data and not self._data.endswith(b"\n"):
             self._data += b"\n"
