@@ -198,6 +198,16 @@ def test_wrong_settings_are_refused_and_nothing_changes(board, monkeypatch, caps
     assert board.files() == before
 
 
+def test_key_of_updates_goes_along(board, tmp_path, monkeypatch, capsys):
+    key = tmp_path / "update.pem.pub"
+    key.write_text("ab" * 256 + "\n")
+    assert vrt(monkeypatch, board, "--update-key", key) == 0
+    assert board.files()[config_of(board)["update_key"]] == b"ab" * 256
+    key.write_text("-----BEGIN PRIVATE KEY-----")
+    assert vrt(monkeypatch, board, "--update-key", key) == 2
+    assert "is not the public key of updates" in capsys.readouterr().err
+
+
 def test_key_is_not_taken_for_a_certificate(tmp_path, pem):
     pem.write_text(pem.read_text() + "-----BEGIN PRIVATE KEY-----\n")
     with pytest.raises(UsageError, match="holds a private key, which no board must have"):

@@ -6,7 +6,7 @@ import argparse
 import getpass
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--ca", type=Path, metavar="FILE", help="the certificate to trust for wss://, PEM or DER"
     )
     parser.add_argument(
+        "--update-key", type=Path, metavar="FILE", help="the public key whose updates the board takes"
+    )
+    parser.add_argument(
         "--set",
         action="append",
         default=[],
@@ -60,7 +63,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Provision; the exit code. Raises `UsageError` for what the operator can mend."""
     given = _given(args)
-    certificate = settings.certificate(args.ca) if args.ca else None
+    files: dict[str, bytes] = {}
+    if args.ca:
+        given["ca"], content = settings.certificate(args.ca)
+        files[given["ca"]] = content
+    if args.update_key:
+        given["update_key"], content = settings.update_key(args.update_key)
+        files[given["update_key"]] = content
     if not sys.stdin.isatty():
         given.update(_piped(sys.stdin.read()))
     port = ports.choose(args.port)
@@ -70,13 +79,14 @@ def run(args: argparse.Namespace) -> int:
             before = {} if args.anew else settings.read(repl) or {}
             if sys.stdin.isatty() and not (args.others and not args.wifi and not args.url):
                 given = _asked(given, before)
-                if given.get("url", before.get("url", "")).startswith("wss:") and not (
-                    certificate or before.get("ca")
-                ):
+                config = {**before, **given}
+                if str(config.get("url", "")).startswith("wss:") and not config.get("ca"):
                     path = input("certificate to trust, a file (Enter: what the board trusts): ").strip()
-                    certificate = settings.certificate(Path(path).expanduser()) if path else None
-            config = _merged(before, given, certificate)
-            settings.replace(repl, config, certificate[1] if certificate else None)
+                    if path:
+                        given["ca"], content = settings.certificate(Path(path).expanduser())
+                        files[given["ca"]] = content
+            config = _merged(before, given)
+            settings.replace(repl, config, files)
     except UsageError:
         raise
     except VrtError as error:
@@ -154,9 +164,7 @@ def _asked(given: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
-def _merged(
-    before: dict[str, Any], given: dict[str, Any], certificate: Sequence[Any] | None
-) -> dict[str, Any]:
+def _merged(before: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     """The new settings. Raises UsageError for what can be seen to be wrong from here."""
     config = {**before, **given}
     if (
@@ -165,8 +173,6 @@ def _merged(
         and "wifi_password" not in given
     ):
         config.pop("wifi_password", None)  # of another network
-    if certificate is not None:
-        config["ca"] = certificate[0]
     config = {name: value for name, value in config.items() if value != "" or name == "url"}
     if said := settings.wifi_fault(config):
         raise UsageError(said)

@@ -46,12 +46,12 @@ def _hash(p):
                 break
             h.update(m[:n])
     return binascii.hexlify(h.digest()).decode()
-def _text(p):
+def _text(p, n=400):
     try:
         with open(p) as f:
-            return f.read(400)
+            return f.read(n)
     except (OSError, ValueError):
-        return None
+        return None if n == 400 else ''
 def _folders(p):
     n = p.find('/')
     while n >= 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,8 +14,8 @@ from vrt_host.device import deploy
 from vrt_host.device.repl import BoardError, Repl
 from vrt_host.errors import UsageError, VrtError
 
-SECRETS = ("token", "wifi_password", "update_key")
-"""Settings that nobody sees again; the last is public, but long."""
+SECRETS = ("token", "wifi_password")
+"""Settings that nobody sees again."""
 FILE = "config.json"
 OLD = "config.old"
 
@@ -76,15 +77,15 @@ def fault(repl: Repl, config: Mapping[str, Any]) -> str:
     return said
 
 
-def replace(repl: Repl, config: Mapping[str, Any], certificate: bytes | None = None) -> None:
+def replace(repl: Repl, config: Mapping[str, Any], files: Mapping[str, bytes] | None = None) -> None:
     """Check the settings on the board and make them its `config.json`; the ones before are `config.old`.
 
-    `certificate` is what `config["ca"]` names. Raises UsageError with the firmware's words when a setting is wrong; whatever
+    `files` are those that the settings name. Raises UsageError with the firmware's words when a setting is wrong; whatever
     happens, the board has the settings from before or these.
     """
     deploy.probe(repl)
-    if certificate is not None:
-        put(repl, config["ca"], certificate)
+    for path, content in (files or {}).items():
+        put(repl, path, content)
     try:
         said = fault(repl, config)
     except BoardError as error:
@@ -94,16 +95,20 @@ def replace(repl: Repl, config: Mapping[str, Any], certificate: bytes | None = N
     repl.run(
         f"try:\n _copy({FILE!r}, 'config.keep')\n os.rename('config.keep', {OLD!r})\nexcept OSError:\n pass"
     )
-    put(repl, FILE, json.dumps(config, indent=1).encode())
-    used = {str(config.get("ca", ""))}
+    put(repl, FILE, json.dumps(config).encode())
+    used = (config.get("ca", ""), config.get("update_key", ""))
     repl.run(
-        f"for _n in os.listdir():\n if _n[:3] == 'ca-' and _n not in {used!r} and _n not in (_text({OLD!r}) or ''):\n  _gone(_n)"
+        f"for _n in os.listdir():\n"
+        f" if _n[:3] in ('ca-', 'key') and _n not in {used!r} and _n not in _text({OLD!r}, 9999):\n  _gone(_n)"
     )
 
 
 def put(repl: Repl, path: str, content: bytes) -> None:
-    """Write a file of the board's root in one step, read back before. Raises VrtError."""
-    new = f"{path}.new"
+    """Write a file of the board's root in one step, read back before. Raises VrtError.
+
+    Its name until then is the one under which the firmware looks for a whole copy (firmware/vrt/setup/settings.py).
+    """
+    new = f"{path.rpartition('.')[0]}.new"
     repl.write(new, content)
     if repl.run(f"print(_hash({new!r}))").strip() != hashlib.sha256(content).hexdigest():
         raise VrtError(f"{path} does not read back: run it again; the board still has what it had")
@@ -127,6 +132,17 @@ def certificate(path: Path) -> tuple[str, bytes]:
     except (ssl.SSLError, ValueError):
         raise UsageError(f"{path} is not a certificate in PEM or DER form") from None
     return f"ca-{hashlib.sha256(content).hexdigest()[:8]}.pem", content
+
+
+def update_key(path: Path) -> tuple[str, bytes]:
+    """The public key of updates in a file of `vrt update`, and the name that it gets on the board. Raises UsageError."""
+    try:
+        content = path.read_bytes().strip()
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
+    if not re.fullmatch(rb"[0-9a-fA-F]{512}", content):
+        raise UsageError(f"{path} is not the public key of updates, FILE.pub of `vrt update key`")
+    return f"key-{hashlib.sha256(content).hexdigest()[:8]}.pub", content
 
 
 def wifi_fault(config: Mapping[str, Any]) -> str:
