@@ -419,6 +419,20 @@ def test_running_tool_times_out():
         assert w.registry.uncertain
 
 
+def test_tool_that_takes_12_s_has_its_time():
+    def long():
+        yield 12_000
+        return "done"
+
+    with world() as w:
+        w.registry.add([Tool(long, "long", "Take 12 s.")])
+        w.call("c1", "long", {})
+        w.run(11_900)
+        assert w.codes() == []
+        w.run(200)
+        assert w.codes() == [("c1", "ok")]
+
+
 def test_deadline_counts_from_the_head_of_the_queue():
     with world() as w:
         w.registry.add([Tool(w.look, "quick", "Be quick.", effect="none", timeout_ms=100)])

@@ -590,7 +590,7 @@ async def test_new_utterance_ends_the_answer_before_it(start, engines):
 
 
 async def test_recognition_that_ends_after_the_turn_died_is_answered_in_no_turn(start, engines):
-    """An interruption while we think (field report 41): the answer must not come."""
+    """An interruption while we think (xinnan-tech/xiaozhi-esp32-server#2092): the answer must not come."""
     port = await start(LOCK)
     engines.gate = threading.Event()
     engines.hears("lock the front door")

@@ -520,6 +520,30 @@ async def test_fragmented_message_is_put_together():
         assert (await client.until("text"))["text"] == "Echo: é"
 
 
+async def test_tool_list_of_41_kb_in_three_fragments_with_a_ping_between_them_is_taken():
+    make, made = plain()
+    text = "what it does " * 26
+    tools = [{"name": f"tool_{number}", "description": text} for number in range(112)]
+    hello = json.dumps({"v": 1, "seq": 0, "type": "hello", "tools": tools})
+    assert 41_000 <= len(hello) < 43_000
+    async with hosting(make) as host, host.client() as client:
+
+        async def parts():
+            for at in range(0, len(hello), 15_000):
+                if at:
+                    pongs.append(await client.ws.ping())
+                yield hello[at : at + 15_000]
+
+        pongs = []
+        async with asyncio.timeout(DEADLINE_S):
+            await client.ws.send(parts())
+            for pong in pongs:
+                await pong
+            await client.until("ready")
+    assert len(pongs) == 2
+    assert len(made[0].session.tools) == len(tools)
+
+
 async def test_message_in_too_many_fragments_closes_with_1009():
     async with hosting() as host, host.client() as client:
         await client.hello()
