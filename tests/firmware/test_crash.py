@@ -55,8 +55,7 @@ def boot(flash, cause="soft", **more):
     app = Crashing(board, **more)
     kept, main.os = main.os, flash
     try:
-        with flash:
-            with_start(lambda board: app, board)
+        with_start(lambda board: app, board, flash)
     finally:
         main.os = kept
     board.app = app
@@ -170,8 +169,7 @@ def test_the_watchdog_watches_what_runs():
     board = boot(flash())
     assert board.dog == [30_000, 3_600_000]
     quiet = Chip(flash())
-    with quiet.flash:
-        with_start(lambda board: None, quiet)
+    with_start(lambda board: None, quiet, quiet.flash)
     assert quiet.dog == []
 
 
@@ -266,8 +264,7 @@ def test_a_wrong_configuration_is_no_crash():
         raise ConfigError("url is wrong")
 
     memory = flash()
-    with memory:
-        raises(SystemExit, with_start, wrong, Chip(memory))
+    raises(SystemExit, with_start, wrong, Chip(memory), memory)
     assert memory.files == {}
 
 

@@ -49,14 +49,15 @@ class Implementation:
         self.version = version
 
 
-def with_start(start, board):
-    # Runs the board with something else in place of the device.
+def with_start(start, board, flash=None):
+    # Runs the board with something else in place of the device. `flash`: where its crash log is.
     from vrt import build  # noqa: PLC0415
 
     kept = build.start
     build.start = start
     try:
-        return main.run(board)
+        with flash or Flash(crash, {}):
+            return main.run(board)
     finally:
         build.start = kept
 
@@ -142,8 +143,7 @@ class Restarting(Board):
 
 def test_a_crash_is_told_shown_and_raised_and_leaves_the_world_safe():
     board, app = Board(), Broken()
-    with Flash(crash, {}):
-        raises(ZeroDivisionError, with_start, lambda board: app, board)
+    raises(ZeroDivisionError, with_start, lambda board: app, board)
     assert board.events[-1]["code"] == "CRASH"
     assert "ZeroDivisionError: oops" in board.events[-1]["message"]
     assert board.lights == ["error"]
@@ -160,8 +160,7 @@ def test_a_crash_gives_the_port_back():
 
 def test_a_board_that_can_restarts_after_a_crash():
     board, app = Restarting(), Broken()
-    with Flash(crash, {}):
-        with_start(lambda board: app, board)
+    with_start(lambda board: app, board)
     assert board.events[-1]["code"] == "CRASH"
     assert board.restarted == 1
     assert app.closed
@@ -174,9 +173,8 @@ def test_a_board_does_not_restart_when_the_device_never_ran():
     board = Restarting()
     app = Broken()
     app.run = lambda: None
-    with Flash(crash, {}):
-        raises(OSError, with_start, broken, board)
-        with_start(lambda board: app, board)
+    raises(OSError, with_start, broken, board)
+    with_start(lambda board: app, board)
     assert board.restarted == 0
 
 
