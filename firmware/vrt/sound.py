@@ -11,6 +11,12 @@ from vrt.audio.speaker import Speaker
 _HEADER = const(5)  # bytes before the payload (§8.1)
 _SPARE_MS = const(200)  # the ring holds so much more than what we announce (decisions 11)
 _GAP_MS = const(1500)  # a reply whose audio pauses for less is still under way
+# So long after the last sample has left, a reply is still in the room: a furnished one (60 dB in 0.5 s) is 30 dB quieter then.
+_TAIL_MS = const(250)
+
+_QUIET = const(0)
+_TAIL = const(1)
+_SOUND = const(2)
 
 
 def _format(entry):
@@ -30,6 +36,8 @@ class Sound:
         self.playing = False  # what the speaker did at the last step
         self._silence = b""
         self._since = 0  # ticks of the last frame that was played
+        self._room = _QUIET  # what our own sound does in it
+        self._ended = 0  # ticks since when that is a tail
         self._voice = False  # somebody speaks
         self.sent = 0  # frames
         ours, theirs = _format({"encoding": config["input"]}), _format({"encoding": config["output"]})
@@ -98,10 +106,17 @@ class Sound:
             self._since = now
 
     def listen(self, live, speaking, now):
-        # Switches the microphone, `live` if it is wanted. In half duplex it is off while a reply is heard or, in a turn that
-        # is `speaking`, about to go on.
+        # Switches the microphone, `live` if it is wanted. In half duplex it is off while a reply is heard, its tail included,
+        # or, in a turn that is `speaking`, about to go on.
         mic = self.mic
-        if self.half and (self.playing or (speaking and diff(now, self._since) < _GAP_MS)):
+        if self.playing:
+            self._room = _SOUND
+        elif self._room == _SOUND:
+            self._room = _TAIL
+            self._ended = now
+        elif self._room and diff(now, self._ended) >= _TAIL_MS:
+            self._room = _QUIET
+        if self.half and (self._room or (speaking and diff(now, self._since) < _GAP_MS)):
             live = False
         if mic and mic.live != live:
             if live:

@@ -270,12 +270,14 @@ def test_half_duplex_sends_nothing_from_the_first_sample_until_playback_is_done(
     assert device.link.frames
     device.speak(count=20)
     device.link.frames.clear()
+    device.turn("idle", 1)
     while device.app.sound.playing:
         assert device.link.frames == []
         device.run(10)
     assert device.silent()
-    device.turn("idle", 1)
-    device.run(300)
+    device.run(250)  # the room's tail
+    assert device.link.frames == []
+    device.run(120)
     assert device.link.frames
 
 
