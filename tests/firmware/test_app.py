@@ -1,11 +1,13 @@
 # The loop on a whole device: the link, the order of what is sent, and that audio allocates nothing.
+import gc
 import json
 import sys
 
 import micropython
+import vrt.app
 from fake_device import LOUD, Device, opened
 from support import SkipTest
-from vrt import links
+from vrt import diff, links
 from vrt.app import App, random
 from vrt.protocol.wire import encode
 
@@ -67,6 +69,43 @@ def test_device_connects_again_and_again():
     assert 12 < tries < 25
     assert device.board.lights == ["connecting"]
     assert device.last("lost")["reason"] == "refused"
+    device.link.up = True
+    device.run(10_000)
+    device.ready()
+    device.run(50)
+    assert device.board.lights[-1] == "idle"
+
+
+def test_device_fails_5000_times_to_connect_without_haste_or_growth():
+    class Idle:  # to collect 10,000 times would take the most of the time
+        def collect(self):
+            pass
+
+    device = Device()
+    app = device.app
+    app.session.random = random  # the device's own
+    vrt.app.gc = Idle()
+    device.link.up = False
+    used = []
+    shortest, longest, last = 1 << 29, 0, device.now
+    try:
+        for tried in range(1, 5001):
+            while device.link.opened < tried:
+                device.now = (device.now + 250) & 0x3FFFFFFF
+                app.step(device.now)
+            if tried > 10:
+                shortest = min(shortest, diff(device.now, last))
+                longest = max(longest, diff(device.now, last))
+            last = device.now
+            del device.board.events[:]
+            if tried in (1000, 5000) and hasattr(gc, "mem_alloc"):
+                gc.collect()
+                used.append(gc.mem_alloc())
+    finally:
+        vrt.app.gc = gc
+    assert 5000 <= shortest <= 5500  # half of 10 s, and a step more
+    assert 9500 <= longest <= 10_250  # all of it
+    assert not used or used[1] - used[0] < 500, used
     device.link.up = True
     device.run(10_000)
     device.ready()

@@ -506,3 +506,9 @@ def test_device_keeps_short_arguments_alone_for_its_report(tmp_path):
     for number, length in enumerate((256, 257)):
         journal.started(f"c{number}", "digest", "lock", "x" * length, 1)
     assert [call["arguments"] for call in journal.unknown()] == ["x" * 256, None]
+
+
+def test_board_and_host_as_shipped_hear_of_each_other_twice_in_the_time_that_they_wait():
+    ping_ms = vrt.config.SETTINGS["ping_ms"][0]
+    announced = Limits().announced()["heartbeatMs"]
+    assert 2 * ping_ms <= announced  # the host's patience; what it answers is the board's
