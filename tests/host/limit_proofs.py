@@ -4,6 +4,7 @@ _SERVER = "host/test_server.py::test_"
 _LIMITS = "host/test_limits.py::test_"
 _TURNS = "host/test_turns.py::test_"
 _WEBSOCKET = "host/test_websocket.py::test_"
+_SERIAL = "host/test_serial.py::test_"
 _DEVICE = "firmware/test_"
 
 PROOFS = {
@@ -43,6 +44,13 @@ PROOFS = {
     "links.websocket.WRITE_LIMIT": _SERVER + "peer_that_never_reads_is_closed_and_its_session_waits",
     "links.pings.PING_AFTER_S": _WEBSOCKET + "audio_is_held_while_an_older_ping_is_unanswered",
     "links.websocket.MAX_PINGS_UNREAD": _WEBSOCKET + "peer_that_asks_without_reading_is_cut_off",
+    "protocol.framing.MAX_PAYLOAD": "host/test_framing.py::test_decoder_keeps_no_more_than_a_frame_has",
+    "protocol.framing.WINDOW": "firmware/test_framing.py::test_device_goes_no_further_than_the_window",
+    "links.serial.ASK_AGAIN_S": _SERIAL + "ping_is_sent_again_until_the_board_is_given_up",
+    "links.serial.BROKEN_S": _SERIAL + "ping_is_sent_again_until_the_board_is_given_up",
+    "links.serial.CLOSE_TIMEOUT_S": _SERIAL + "board_that_does_not_answer_a_close_is_forgotten",
+    "links.serial.LONGEST_LOOK_S": _SERIAL + "port_is_waited_for_and_comes_back",
+    "links.serial.LINES_LOGGED": _SERIAL + "console_of_a_board_is_logged_as_far_as_it_goes",
     "auth._MAX_TOKEN": _LIMITS + "token_that_is_too_long_is_refused",
     "auth._MAX_FILE": _LIMITS + "tokens_file_that_is_too_large_is_refused",
     "server.TOKENS_EVERY_S": _SERVER + "revoked_token_ends_its_session",
@@ -99,6 +107,9 @@ PROOFS = {
     + "lifecycle.py::test_never_gives_up_and_keeps_time_across_the_wrap",
     "links/ws.py _CONNECT_MS": _DEVICE + "ws.py::test_link_gives_up_connecting",
     "links/ws.py _STALL_MS": _DEVICE + "ws.py::test_link_gives_up_a_peer_that_takes_nothing",
+    "links/serial.py _STALL_MS": _DEVICE + "serial.py::test_link_gives_up_a_host_that_reads_nothing",
+    "links/serial.py _KNOCK_MS": _DEVICE + "serial.py::test_link_asks_every_second_until_the_host_answers",
+    "links/serial.py _CLOSE_MS": _DEVICE + "serial.py::test_link_closes",
     "links/ws.py _CLOSE_MS": _DEVICE + "ws.py::test_link_does_not_wait_for_ever_to_close",
     "links/upgrade.py _HEAD_MAX": _DEVICE + "upgrade.py::test_an_answer_that_is_too_long_is_told",
     "app.py _EVENTS": _DEVICE + "app.py::test_a_flood_of_messages_does_not_hold_the_loop",

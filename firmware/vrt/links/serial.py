@@ -13,9 +13,8 @@ from vrt.links.framing import Framing
 
 _KNOCK_MS = const(1000)  # between questions for a connection, and between pings that are not answered
 _CLOSE_MS = const(2000)  # from our close to the host's
-_STALL_MS = const(
-    10000
-)  # without a frame from the host while it owes an answer, or without a byte accepted by the port
+# Without a frame from the host while it owes an answer, or without a byte accepted by the port.
+_STALL_MS = const(10000)
 _READS = const(8)  # in one poll, so that a flood of bytes without a message cannot hold the loop
 _WINDOW = const(256)
 _CONTROL = const(5)  # of framing.py

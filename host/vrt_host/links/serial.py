@@ -26,8 +26,9 @@ BAUD: Final = 921_600
 CLOSE_TIMEOUT_S: Final = 2.0
 ASK_AGAIN_S: Final = 1.0
 """For the answer to a ping, which may be lost, before another is sent."""
-LOOK_S: Final = (0.25, 2.0)
-"""Between looks for a port that is not there: at first, and at most."""
+LOOK_S: Final = 0.25
+"""Between looks for a port that is not there: at first, and doubled with each."""
+LONGEST_LOOK_S: Final = 2.0
 BROKEN_S: Final = 10.0
 """A board that does not answer pings for so long while it is asked is gone."""
 WRITE_LIMIT: Final = 4096
@@ -181,11 +182,11 @@ class SerialPort(asyncio.Protocol):
             if self._transport is not None:
                 await self._lost.wait()
                 log.info("%s: the port is gone; waiting for it", self.name)
-            wait, most = LOOK_S
+            wait = LOOK_S
             told = ""
             while self._transport is None:
                 await asyncio.sleep(wait)
-                wait = min(2 * wait, most)
+                wait = min(2 * wait, LONGEST_LOOK_S)
                 try:
                     await self._connect()
                 except UsageError as error:

@@ -20,7 +20,7 @@ ESCAPED: Final = b"\x00\x01\x03\x04\xc0\xdb"
 """Bytes that never stand in a frame: a REPL would take the first four for itself."""
 MAX_PAYLOAD: Final = 65_536
 """Bytes; a longer frame is noise."""
-MAX_LINE: Final = 256
+LINE: Final = 256
 """Bytes of the text between frames that are handed out as one line."""
 WINDOW: Final = 16_384
 """Bytes that the host takes while it does not read: the system keeps them."""
@@ -121,8 +121,8 @@ class Decoder:
         if not self._text:
             self._text = held[0] not in KINDS or len(held) > 2 * (MAX_PAYLOAD + _OVERHEAD)
         if self._text:
-            while (end := held.find(b"\n") + 1) or len(held) >= MAX_LINE:
-                end = min(end or MAX_LINE, MAX_LINE)
+            while (end := held.find(b"\n") + 1) or len(held) >= LINE:
+                end = min(end or LINE, LINE)
                 found.append(bytes(held[:end]))
                 del held[:end]
 
