@@ -3,7 +3,6 @@
 import gc
 
 import machine
-import micropython
 from machine import I2S, Pin
 
 made = {}  # what board.json says
@@ -51,8 +50,8 @@ class Port:
         return self.i2s.readinto(buf)
 
     def again(self):
-        # To be called now and then: a read that found the speaker at work. It ends with what the buffer held, since in half
-        # duplex nobody listens meanwhile.
+        # To be called now and then: a read that the speaker has kept from the hardware, or taken it from. It ends with what the
+        # buffer held, since in half duplex nobody listens meanwhile.
         if self.i2s is None and self.buf is not None:
             if playing():
                 self._done(None)
@@ -91,7 +90,7 @@ class Port:
             amplify(1)
 
     def give(self):
-        # The other direction takes the hardware. A transfer that is under way ends here, as far as it got.
+        # The other direction takes the hardware. `again` sees to a read that is under way.
         if self.i2s is None:
             return
         if self.k:
@@ -100,8 +99,6 @@ class Port:
             self.clock.deinit()
         self.i2s.deinit()
         self.i2s = self.clock = None
-        if self.buf is not None:
-            micropython.schedule(self.done, None)
 
     def deinit(self):
         self.buf = None

@@ -197,6 +197,12 @@ class Machine:
         self.most = self.lost = 0  # transfers outstanding at once; lost ones
         self.dog = self.uart = self.chain = None
 
+    PWRON_RESET, HARD_RESET, WDT_RESET, DEEPSLEEP_RESET, SOFT_RESET = 1, 2, 3, 4, 5
+    cause = PWRON_RESET
+
+    def reset_cause(self):
+        return self.cause
+
     def reset(self):
         raise Reset
 

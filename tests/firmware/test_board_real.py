@@ -8,7 +8,7 @@ import micropython
 from fake_machine import BOARDS, Reset, booted, codec_chips, described
 from support import SkipTest, raises
 
-OFFERED = "microphone speaker button led output safe wait event config storage restart serial wlan watchdog"
+OFFERED = "microphone speaker button led output safe wait event config storage restart serial wlan watchdog reset_cause"
 
 
 def profiles():
@@ -225,6 +225,15 @@ def test_wait_feeds_the_watchdog_once_it_runs():
 def test_restart_resets_the_chip():
     board, _ = booted("bread-compact-s3")
     raises(Reset, board.restart)
+
+
+def test_the_cause_of_a_start_is_in_words():
+    board, machine = booted("bread-compact-s3")
+    assert board.reset_cause() == "power"
+    machine.cause = machine.WDT_RESET
+    assert board.reset_cause() == "watchdog"
+    machine.cause = 99
+    assert board.reset_cause() == "unknown"
 
 
 def test_a_uart_is_a_stream_that_does_not_wait():
