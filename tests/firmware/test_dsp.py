@@ -117,7 +117,7 @@ def test_hear_equals_its_plain_twin():
     for kernels in (dsp, plain):
         random.seed(3)
         made = []
-        state = array("i", (0x8000 * 32, 0, 0, 0, 0, 0))
+        state = array("i", (0x8000 * 32, 0, 0, 0, 0, 0, 0, 0))
         for loud in (0, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 11, 12, 13, 14, 15, 9, 14, 14, 13) + (8,) * 40:
             samples = array("h", [random.getrandbits(loud) - (1 << loud >> 1) for _ in range(100)])
             work = array("H", bytes(2 * 110))
@@ -128,6 +128,34 @@ def test_hear_equals_its_plain_twin():
     assert results[0] == results[1]
     assert any(state[5] for state in results[0])
     assert not results[0][-1][5]
+
+
+def test_hear_takes_nothing_for_loud_that_is_below_the_given_level():
+    for kernels in (dsp, plain):
+        for given, voiced in ((0, 1), (1900, 1), (2100, 0)):
+            state = array("i", (0x8000 * 32, 0, 0, 0, 0, 0, given, 0))
+            work = array("H", bytes(200))
+            for level in [10] * 12 + [2000] * 8:
+                samples = array("h", [level if i & 4 else -level for i in range(96)])
+                kernels.hear(samples, 96, work, 0, state)
+                assert abs(state[7] - level) <= level // 20 + 1
+            assert state[5] == voiced, given
+
+
+def test_scale_equals_its_plain_twin_for_signed_and_unsigned_samples():
+    samples = [random.getrandbits(16) - 0x8000 for _ in range(60)] + [0x7FFF, -0x8000, 0, 1, -1]
+    for factor in (0, 1, 328, 8192, 32767, 32768):
+        for middle in (0, 0x8000):
+            results = []
+            for kernels in (dsp, plain):
+                buf = array("H" if middle else "h", [value + middle for value in samples])
+                results.append(kernels.scale(buf, 5, 60, factor, middle))
+                made = [value - middle for value in buf]
+                assert made[:5] == samples[:5]
+                assert made[65:] == samples[65:]
+                assert made[5:65] == [value * factor >> 15 for value in samples[5:65]]
+                assert results[-1] == sum([abs(value) for value in made[5:65]]) // 60
+            assert results[0] == results[1]
 
 
 def _through(ratio, samples, chunk):
@@ -215,7 +243,7 @@ def _level(samples, state):
 
 
 def test_hear_hears_a_tone_and_no_offset():
-    state = array("i", (0x8000 * 32, 0, 0, 0, 0, 0))
+    state = array("i", (0x8000 * 32, 0, 0, 0, 0, 0, 0, 0))
     for _ in range(10):
         level = _level([3000] * 320, state)
     assert level <= 1
@@ -231,7 +259,7 @@ def test_kernels_allocate_nothing():
     work = array("H", [0x8000] * 350)
     out = array("h", bytes(960))
     frame = bytearray(965)
-    state = array("i", (0x8000 * 32, 0, 10, 0, 0, 0))
+    state = array("i", (0x8000 * 32, 0, 10, 0, 0, 0, 0, 0))
     for kernels in (dsp, plain):
         micropython.heap_lock()
         for ratio in (1, 3, 4, 6):
@@ -240,6 +268,7 @@ def test_kernels_allocate_nothing():
             kernels.hear(samples, 320, work, 26, state)
             kernels.encode(out, 160, frame, 5, width)
             kernels.decode(samples, 160, work, 9, 200, width)
+            kernels.scale(work, 9, 160, 12345, 0x8000)
         micropython.heap_unlock()
 
 

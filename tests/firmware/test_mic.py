@@ -333,6 +333,35 @@ def test_mic_gets_used_to_a_new_noise():
     assert changes[1][0] < 14000
 
 
+def test_mic_sends_silence_for_what_may_be_the_devices_own_sound_and_takes_it_for_no_voice():
+    for encoding, rate, quiet in (("pcmu", 8000, b"\xff" * 160), ("pcm16", 16000, bytes(640))):
+        fake = FakeMicrophone(lambda i: 0 if i < 8000 else (1000 if i & 4 else -1000))
+        mic = make(fake, encoding, rate)
+        mic.start(0)
+        mic.guard(1100)
+        assert set(run(mic, fake, 700)[5:]) == {quiet}
+        assert not mic.voiced
+        mic.guard(900)
+        assert quiet not in run(mic, fake, 500)
+        assert mic.voiced
+        mic.guard(0)
+        assert quiet not in run(mic, fake, 100)
+
+
+def test_mic_gives_what_it_hears_to_who_takes_it():
+    fake = FakeMicrophone(count)
+    mic = make(fake)
+    taken = []
+    mic.take = lambda buf: taken.append(list(buf))
+    mic.start(0)
+    assert run(mic, fake, 200) == []
+    assert mic.frames == mic.dropped == 0
+    assert [len(buf) for buf in taken] == [320] * len(taken)
+    assert len(taken) > 4
+    mic.take = mic._make
+    assert len(run(mic, fake, 200)) > 5
+
+
 # --- the callback, and the heap
 
 
@@ -375,6 +404,7 @@ def test_mic_allocates_nothing_for_a_frame():
             now += 20
             if mic.poll(now) is not None and now % 100:
                 mic.sent()
+            mic.guard(now * 16 & 0x7FFF)
         mic.stop()
         mic.start(now)
         micropython.heap_unlock()

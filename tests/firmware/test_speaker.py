@@ -416,6 +416,40 @@ def test_speaker_refuses_formats_it_cannot_play():
     )
 
 
+def test_speaker_plays_at_the_volume_it_is_given_and_tells_the_loudest_level():
+    for encoding, rate, width, playing in (
+        ("pcmu", 8000, 1, 3),
+        ("pcm16", 8000, 2, 3),
+        ("pcm16", 12000, 2, 2),
+        ("pcm16", 24000, 2, 1),
+    ):
+        for factor, least, most in ((-1, 7800, 8200), (32768, 7800, 8200), (8192, 1950, 2050), (0, 0, 0)):
+            fake = FakeSpeaker()
+            speaker = make(fake, encoding, rate)
+            speaker.factor = factor
+            speaker.begin("a")
+            square = array("h", ([8000] * 40 + [-8000] * 40) * 10)
+            data = bytearray(width * 800)
+            dsp.encode(square, 800, data, 0, width)
+            speaker.write(data, 0, len(data))
+            play(speaker, fake, 500)
+            loud = sorted([abs(sample) for sample in fake.out])[-1200 * playing // 3]  # of most of it
+            assert least <= loud <= most, (encoding, factor, loud)
+            assert speaker.peak == 0 if factor < 0 else least <= speaker.peak <= most
+
+
+def test_speaker_says_nothing_of_an_item_without_an_id():
+    fake = FakeSpeaker()
+    speaker = make(fake)
+    speaker.begin(None)
+    give(speaker, sound(0, 4800))
+    play(speaker, fake, 60)
+    speaker.begin("a")
+    give(speaker, sound(4800, 480))
+    assert speaker.flush() == [("a", 0)]
+    assert play(speaker, fake, 300) == 1
+
+
 class _Told:
     # An I2S whose transfers end when the test says so, and which allocates nothing.
     def __init__(self):
@@ -451,6 +485,7 @@ def test_speaker_allocates_nothing_for_a_frame():
     for encoding, rate, n in (("pcmu", 8000, 160), ("pcm16", 24000, 960), ("pcm16", 8000, 320)):
         i2s = _Told()
         speaker = make(i2s, encoding, rate)
+        speaker.factor = 9000
         frame = bytearray([i & 255 for i in range(5 + n)])
         speaker.begin("a")
         now = 0

@@ -79,12 +79,29 @@ def decode(src, n: int, work, at: int, end: int, width: int):  # noqa: PLR0917
 
 
 @micropython.viper
+def scale(buf, at: int, n: int, factor: int, middle: int) -> int:
+    # n > 0 samples of buf[at:] become factor / 32768 of what they were, at most 1. Returns their level then: the mean distance
+    # from the middle, which is 0 for signed ones and otherwise 0x8000.
+    samples = ptr16(buf)
+    flip = 0x8000 ^ middle
+    total = 0
+    for i in range(at, at + n):
+        value = ((samples[i] ^ flip) - 0x8000) * factor >> 15
+        samples[i] = value + 0x8000 ^ flip
+        if value < 0:
+            value = 0 - value
+        total += value
+    return total // n
+
+
+@micropython.viper
 def hear(src, n: int, work, at: int, state):
     # n signed samples to work[at:], and whether somebody speaks. Their level is the mean distance from their slow average
     # (a high pass at 80 Hz for 16 kHz: a microphone's offset and rumble are no sound). state: array('i') of
     #   0 the average times 32, at first 32 * 0x8000         3 loud frames, less twice the others since
     #   1 the level of the noise, times 64                   4 frames since a loud one
     #   2 how many frames have set it since the start        5 whether somebody speaks
+    #   6 the level up to which a frame is not loud           7 the level of this frame
     samples = ptr16(src)
     out = ptr16(work)
     kept = ptr32(state)
@@ -101,6 +118,7 @@ def hear(src, n: int, work, at: int, state):
     kept[0] = average
 
     level = total // n
+    kept[7] = level
     floor = int(kept[1])
     step = level * 64 - floor
     learnt = int(kept[2])
@@ -110,7 +128,7 @@ def hear(src, n: int, work, at: int, state):
             kept[1] = level * 64
         return
     loud = int(kept[3])
-    if level > _LEAST and level * 64 > floor * 2:
+    if level > _LEAST and level > int(kept[6]) and level * 64 > floor * 2:
         kept[1] = floor + (step >> 9)
         loud += 1
         kept[4] = 0

@@ -51,6 +51,15 @@ def decode(src, n, work, at, end, width):  # noqa: PLR0917
         work[i] = 0x8000 if width else 0
 
 
+def scale(buf, at, n, factor, middle):
+    total = 0
+    for i in range(at, at + n):
+        value = (buf[i] - middle) * factor >> 15
+        buf[i] = value + middle
+        total += abs(value)
+    return total // n
+
+
 def hear(src, n, work, at, state):
     average = state[0]
     total = 0
@@ -62,13 +71,13 @@ def hear(src, n, work, at, state):
         total += abs(value)
     state[0] = average
 
-    level = total // n
+    level = state[7] = total // n
     floor = state[1]
     step = level * 64 - floor
     if state[2] < _LEARN:
         state[2] += 1
         state[1] = level * 64 if state[2] == 1 else max(floor, level * 64)
-    elif level > _LEAST and level * 64 > floor * 2:
+    elif level > _LEAST and level > state[6] and level * 64 > floor * 2:
         state[1] += step // 512
         state[3] = min(_ON, state[3] + 1)
         state[4] = 0

@@ -33,7 +33,9 @@ class Mic:
         self._samples = (
             array("h", bytes(2 * count)) if count > n else None
         )  # fewer fit into the buffer they come from
-        self._state = array("i", (0x8000 * 32, 0, 0, 0, 0, 0))  # dsp.hear's
+        self._state = array("i", (0x8000 * 32, 0, 0, 0, 0, 0, 0, 0))  # dsp.hear's
+        self.silence = (b"\xff" if self._width == 1 else b"\0") * (count * self._width)  # a frame's payload
+        self.take = self._make  # what becomes of a buffer that was heard
         # Which buffer is whose: the callback alone writes _filling and sets _full, poll alone writes _next and clears _full.
         self._full = bytearray(2)
         self._filling = self._next = 0
@@ -72,6 +74,10 @@ class Mic:
         # Nothing is captured any more, and the transfer that is under way will be thrown away. Frames that wait stay.
         self.live = self.voiced = False
 
+    def guard(self, level):
+        # The device's own sound may be so loud here: a frame that is not louder is no voice, and becomes silence. 0: none is heard.
+        self._state[6] = level
+
     def poll(self, now):
         # Works on at most one buffer. Returns the frame that waits longest, `n` bytes with the header still to be filled
         # in, or None. It is returned again until `sent`.
@@ -86,7 +92,7 @@ class Mic:
             if self._stale:
                 self._stale -= 1
             elif self.live:
-                self._make(self._buffers[k])
+                self.take(self._buffers[k])
             self._full[k] = 0
             self._next = 1 - k
             if self._full[1 - k]:
@@ -147,6 +153,9 @@ class Mic:
             buf = self._samples or buf
             dsp.resample(self._work, n, buf, self._ratio)
         slot = self._queue[(self.first + self.waiting) % slots]
-        dsp.encode(buf, n * self._ratio // 2, slot, _HEADER, self._width)
+        if 0 < self._state[6] >= self._state[7]:
+            slot[_HEADER:] = self.silence
+        else:
+            dsp.encode(buf, n * self._ratio // 2, slot, _HEADER, self._width)
         self.waiting += 1
         self.frames += 1

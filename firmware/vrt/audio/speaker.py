@@ -37,6 +37,8 @@ class Speaker:
         self._work = array("H", bytes(2 * (past + self._count))) if self._ratio != 2 else None
         self.prefill_ms = prefill_ms
         self.dma_ms = dma_ms
+        self.factor = -1  # of the volume, 32768 is full; -1: full, and nobody asks for the level
+        self.peak = 0  # the level of the loudest chunk, until somebody sets it to 0 again
 
         # Places count wire samples since the speaker last rested.
         self._queue = []  # (id, place of its first sample), oldest first
@@ -57,7 +59,8 @@ class Speaker:
         i2s.irq(self._advance)
 
     def begin(self, item):
-        # The frames to come belong to this item. False: too many items wait, and its audio will be dropped.
+        # The frames to come belong to this item, whose id is a text; None: nobody shall hear what became of it. False: too many
+        # items wait, and its audio will be dropped.
         items = self._queue
         if not self.playing and not self._ring.any():
             items.clear()
@@ -120,7 +123,7 @@ class Speaker:
         newest = self._open
         for item, start in reversed(self._queue):
             heard = max(0, min(self.sent, end) - start)
-            if start + heard < end or (newest and (self.playing or start == end)):
+            if item and (start + heard < end or (newest and (self.playing or start == end))):
                 cut.insert(0, (item, heard * 1000 // self.rate))
             newest = False
             end = start
@@ -168,8 +171,7 @@ class Speaker:
         # The next chunk: what the ring has, then silence.
         chunk = self._buffers[self._next]
         work = self._work or chunk
-        count = self._count
-        width = self._width
+        count, width = self._count, self._width
         n = 0
         if not self.waiting:
             n = self._ring.readinto(chunk, count * width) // width
@@ -181,6 +183,9 @@ class Speaker:
         if self._ratio == 2:
             width = 0
         dsp.decode(chunk, n, work, past, past + count, width)
+        if n and self.factor >= 0:
+            level = dsp.scale(work, past, n, self.factor, 0x8000 if width else 0)
+            self.peak = max(self.peak, level)
         if width:
             dsp.resample(work, count, chunk, self._ratio)
         self._ready = self.sent + n
