@@ -106,21 +106,22 @@ class WebSocket:
     def next_event(self, n):
         # n: bytes that are new in chunk. Returns NONE, TEXT or AUDIO (the message is rx[0:self.n] until the next
         # call), or _CONTROL.
-        if self.close_code:  # whatever follows a close frame or a fault means nothing
+        is_open = self._open
+        if not is_open and self.close_code:  # whatever follows a close frame or a fault means nothing
             self.want = len(self.chunk)
             return NONE
         st = self._state
         got = feed(st, self.chunk, n, self.rx, self._ctl)
-        self.want = st[_WANT]
-        if self._lost and self.want:
-            self.want = 1
-        if got == 0:
-            return NONE
-        if 0 < got < 3 and not self.closing:
+        n = self.want = st[_WANT]
+        if 0 < got < 3 and (is_open or not self.closing):
             self.n = st[_N]
-            return got + 1
-        self._handle(got)
-        return _CONTROL
+            got += 1
+        elif got:
+            self._handle(got)
+            got = _CONTROL
+        if not is_open and self._lost and n:
+            self.want = 1
+        return got
 
     def _handle(self, got):
         # What feed returned, when it is no message to hand out.
@@ -161,7 +162,7 @@ class WebSocket:
         # Makes buf[0:n] a message, kind 1 (text) or 2 (binary): the frame, or its first piece, is tx[0:length]. Returns
         # the length, or 0: not now, because a frame is half out or the WebSocket is not open. One longer than a piece
         # must stay as it is until `writable`.
-        if self.out_n or not self._open:
+        if not self.writable:
             return 0
         if not 0 <= n <= len(buf):
             raise ProtocolError("no such bytes in the buffer")

@@ -29,7 +29,6 @@ class WebSocketLink(WebSocket):
         forget()  # its names stay in the heap: here, and not in the midst of what is free when it is imported again
         self.sock = None
         self.last_rx = self.now = 0
-        self.busy = False  # the latest poll has read as much as it may
         self._stalled = None  # since when the socket has taken nothing of what goes out
         self._since = 0  # the deadline: _timeout_ms (0: none) after _since
         self._forget()
@@ -39,7 +38,7 @@ class WebSocketLink(WebSocket):
     def unread(self):
         # True: poll again before you sleep on `sock`, for it does not know of the bytes that have left it. Also after a poll
         # that ended before it had read all that there is.
-        return self.busy or self.want == 0
+        return self.want == 0
 
     def open(self, now):
         # Starts to connect. Failures come as CLOSED from poll, with the reason.
@@ -63,31 +62,35 @@ class WebSocketLink(WebSocket):
 
     def _running(self):  # noqa: C901, PLR0912  (a call would cost more than its branches)
         # poll(now): at most one event.
+        chunk = self.chunk
         event = NONE
         while True:
-            self.now = yield event
+            self.now = now = yield event
             event = NONE
-            self.busy = False
             try:
+                reads = _READS
                 if self.connecting:
                     event = self._advance()
+                    reads = 0
                 elif self.out_n:
                     self._flush()
-                    if self.out_n and diff(self.now, self._stalled) >= _STALL_MS:
+                    if self.out_n and diff(now, self._stalled) >= _STALL_MS:
                         self._end("timeout")
-                reads = 0 if self.connecting else _READS
                 while not event and self.sock:
-                    if self.want:
+                    want = self.want
+                    if want:
                         if reads == 0:
-                            self.busy = True
+                            if not self.connecting:
+                                self.want = 0  # nothing of the chunk is left, as next_event will find
                             break
-                        reads -= self.want > 1
-                        n = self.sock.readinto(self.chunk, self.want)
+                        if want > 1:
+                            reads -= 1
+                        n = self.sock.readinto(chunk, want)
                         if not n:
                             if n == 0:
                                 self._end("eof")
                             break
-                        self.last_rx = self.now
+                        self.last_rx = now
                         event = self.next_event(n)
                     else:
                         event = self.next_event(0)
@@ -109,7 +112,7 @@ class WebSocketLink(WebSocket):
 
     def send_audio(self, buf, n, kind=2):
         # buf[0:n] as one message; False: not now. Raises ProtocolError when the buffer is shorter.
-        if self.out_n:
+        if not self.writable:
             self._flush()
         n = self.frame(kind, buf, n)
         if not n:
