@@ -19,6 +19,7 @@ COMMANDS = {
     "flash": "write MicroPython to a board",
     "harness": "play a scenario to a device: what the host says, what breaks, what must be answered",
     "image": "make one file to flash: MicroPython and the firmware",
+    "monitor": "show what a board prints",
     "provision": "give a board its Wi-Fi, host and credentials",
     "serve": "run the host: accept boards and give them an agent",
     "sim": "run the firmware on a simulated board",
