@@ -171,6 +171,28 @@ def test_an_interruption_gives_the_clocks_back_to_the_microphone():
     talk.faultless()
 
 
+def test_the_microphone_does_not_take_the_clocks_from_a_speaker_at_work():
+    board, machine = booted("esp32-s3-box-3", codec_chips())
+    speaker, mic = board.speaker(), board.microphone()
+    ended = []
+    speaker.irq(ended.append)
+    mic.irq(ended.append)
+    out, heard = array("h", [1] * 384), array("h", [0] * 320)
+    assert speaker.write(out) == 768
+    assert mic.readinto(heard) == 640
+    assert [i2s.mode for i2s in machine.open.values()] == [10]
+    mic.again()  # as `wait` does
+    assert ended == [mic]  # it ends, with nothing heard
+    mic.readinto(heard)
+    machine.sleep_ms(60)  # what is played has been handed over
+    assert ended == [mic, speaker]
+    mic.again()
+    assert sorted([i2s.mode for i2s in machine.open.values()]) == [9, 10]  # with the master clock
+    machine.sound = count
+    machine.sleep_ms(60)
+    assert ended == [mic, speaker, mic]
+
+
 def test_a_board_without_use_for_sound_keeps_the_amplifier_off():
     for name in profiles():
         talk = Talk(name)
@@ -203,7 +225,18 @@ def test_safe_silences_every_board_and_leaves_its_ports_free():
         assert talk.machine.open == {}
         talk.look()
         talk.sound.close()  # as the firmware's end does, after it
+        talk.board.wait(None, 20)
         assert talk.machine.open == {}
+
+
+def test_a_closed_microphone_does_not_come_back():
+    board, machine = booted("esp32-s3-box-3", codec_chips())
+    mic = board.microphone()
+    mic.irq(lambda port: None)
+    mic.readinto(array("h", [0] * 320))
+    board.safe()
+    board.wait(None, 20)
+    assert machine.open == {}
 
 
 def test_a_port_that_a_soft_reset_left_open_is_opened_all_the_same():

@@ -181,6 +181,8 @@ def test_flash_and_psram_of_the_classic_chip(classic):
 
 def test_shared_clocks_need_half_duplex(board, codec):
     assert errors(codec) == ""
+    codec["speaker"]["pins"]["sd"] = codec["microphone"]["pins"]["sd"]
+    assert "the pin is used for microphone sd already" in errors(codec)
     codec["duplex"] = "full"
     assert "the pin is used for microphone sck already" in errors(codec)
     board["speaker"]["pins"]["sck"] = board["microphone"]["pins"]["sck"]
