@@ -10,6 +10,7 @@ from support import SkipTest, raises
 from vrt.errors import ProtocolError
 from vrt.links import AUDIO, NONE, OPEN, TEXT, framing, stuffing_plain
 from vrt.links.framing import Framing
+from vrt.links.opening import question
 
 CONTROL = 5
 COUNT, HAVE, LIMIT, NOISE, SENT, FROM, TO, SLOTS = 6, 2, 10, 11, 12, 13, 14, 15
@@ -176,7 +177,7 @@ def says(side):
 
 def test_device_asks_for_a_connection():
     side = line()
-    side.knock(300)
+    side.knock(question(side.nonce, 300))
     kind, count, payload = says(side)[0]
     assert (kind, count) == ("O", 0)
     assert json.loads(payload) == {"v": 1, "nonce": "00c0ffee", "window": 300}
@@ -304,7 +305,7 @@ def test_device_asks_again():
     assert side.frame(2, bytes(50), 50)
     first = says(side)
     assert [kind for kind, _, _ in first] == ["A", "P"]
-    side.ask_again()
+    side.ask()
     second = says(side)
     assert [kind for kind, _, _ in second] == ["P"]
     assert second[0][2] != first[1][2]

@@ -187,7 +187,7 @@ class Answers:
 
 
 def test_link_keeps_every_message_whole_over_any_port():
-    for seed in range(12):
+    for seed in range(8):
         dice = Dice(seed)
         link, port = connected(rx=800, tx=300, window=2000)
         host = Answers(port)
@@ -230,6 +230,19 @@ def test_link_writes_a_frame_at_once():
     assert len(writes) == 2
     assert frames(port.wrote) == [("C", 0, b"t" * 300), ("A", 1, b"a" * 165)]
     raises(ProtocolError, link.send_audio, bytes(2000), 2000)
+
+
+def test_link_asks_whether_a_text_came():
+    link, port = connected()
+    assert link.send_text(b"x", 1)
+    for now in range(1000, 1520, 20):
+        assert link.poll(now) == NONE
+    assert frames(port.wrote) == [("C", 0, b"x"), ("P", 1, b"\x01")]
+    port.inbox = frame("Q", 0, b"\x01")
+    port.wrote = b""
+    for now in range(1520, 9000, 20):
+        assert link.poll(now) == NONE
+    assert port.wrote == b""
 
 
 def test_link_reads_a_flood_in_portions():

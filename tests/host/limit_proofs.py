@@ -47,6 +47,7 @@ PROOFS = {
     "protocol.framing.MAX_PAYLOAD": "host/test_framing.py::test_decoder_keeps_no_more_than_a_frame_has",
     "protocol.framing.WINDOW": "firmware/test_framing.py::test_device_goes_no_further_than_the_window",
     "links.serial.ASK_AGAIN_S": _SERIAL + "ping_is_sent_again_until_the_board_is_given_up",
+    "links.serial.PROBE_S": _SERIAL + "message_that_is_lost_last_in_line_shows",
     "links.serial.BROKEN_S": _SERIAL + "ping_is_sent_again_until_the_board_is_given_up",
     "links.serial.CLOSE_TIMEOUT_S": _SERIAL + "board_that_does_not_answer_a_close_is_forgotten",
     "links.serial.LONGEST_LOOK_S": _SERIAL + "port_is_waited_for_and_comes_back",
@@ -108,6 +109,7 @@ PROOFS = {
     "links/ws.py _CONNECT_MS": _DEVICE + "ws.py::test_link_gives_up_connecting",
     "links/ws.py _STALL_MS": _DEVICE + "ws.py::test_link_gives_up_a_peer_that_takes_nothing",
     "links/serial.py _STALL_MS": _DEVICE + "serial.py::test_link_gives_up_a_host_that_reads_nothing",
+    "links/serial.py _PROBE_MS": _DEVICE + "serial.py::test_link_asks_whether_a_text_came",
     "links/serial.py _KNOCK_MS": _DEVICE + "serial.py::test_link_asks_every_second_until_the_host_answers",
     "links/serial.py _CLOSE_MS": _DEVICE + "serial.py::test_link_closes",
     "links/ws.py _CLOSE_MS": _DEVICE + "ws.py::test_link_does_not_wait_for_ever_to_close",
@@ -119,6 +121,8 @@ PROOFS = {
     # The device: tools
     "tools/registry.py _QUEUED_CALLS": _DEVICE + "registry.py::test_queue_is_bounded",
     "tools/registry.py _QUEUED_BYTES": _DEVICE + "registry.py::test_queued_arguments_are_bounded",
+    "tools/stream.py _CALLS": _DEVICE
+    + "tool_stream.py::test_more_calls_than_a_display_has_room_for_are_not_shown",
     "tools/arguments.py _VALUE_DEPTH": _DEVICE + "arguments.py::test_canonical_depth_is_bounded",
     "tools/call.py _OUTPUT_BYTES": _DEVICE
     + "registry.py::test_output_that_is_not_json_or_too_large_says_that_it_ran",

@@ -18,6 +18,8 @@ class Board:
         self.frames = []
         """What came, but for pings, which are answered while `answers`."""
         self.pings = 0
+        self.counts = []
+        """Of the pings: what the host says to have sent."""
         self.answers = True
         self.received = self.sent = 0
         self._nonce = 0
@@ -87,6 +89,7 @@ class Board:
                 continue
             if frame.kind == PING:
                 self.pings += 1
+                self.counts.append(frame.number)
                 if self.answers:
                     self.say(PONG, frame.payload)
             else:

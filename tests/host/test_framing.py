@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from vrt import links
 from vrt.links.framing import Framing
+from vrt.links.opening import question
 from vrt_host.protocol import framing, wire
 from vrt_host.protocol.framing import (
     AUDIO,
@@ -102,13 +103,13 @@ def test_decoder_keeps_no_more_than_a_frame_has():
 # The host's side
 
 
-def question(nonce="00c0ffee", window=1000, v=1):
+def asks(nonce="00c0ffee", window=1000, v=1):
     return encode(OPEN, 0, json.dumps({"v": v, "nonce": nonce, "window": window}).encode())
 
 
 def connected(window=1000, max_message=4096):
     side = HostSide(max_message)
-    side.receive_data(question(window=window))
+    side.receive_data(asks(window=window))
     assert [event.kind for event in side.events()] == ["open"]
     side.data_to_send()
     return side
@@ -126,13 +127,13 @@ def happened(side):
 def test_host_answers_a_device():
     side = HostSide(4096)
     assert not side.open
-    side.receive_data(b"rst:0x1\r\n" + question())
+    side.receive_data(b"rst:0x1\r\n" + asks())
     assert happened(side) == [("noise", b"rst:0x1\r\n"), ("open", b"")]
     [(kind, count, payload)] = said(side)
     assert (kind, count) == ("Y", 0)
     assert json.loads(payload) == {"v": 1, "nonce": "00c0ffee", "window": framing.WINDOW}
     assert side.open
-    side.receive_data(question())
+    side.receive_data(asks())
     assert happened(side) == [], "it asked twice before it heard the answer"
     assert [kind for kind, _, _ in said(side)] == ["Y"]
 
@@ -192,7 +193,7 @@ def test_host_has_a_new_connection_when_the_device_starts_again():
     side.receive_data(encode(PART, 0, b"half"))
     side.events()
     side.data_to_send()
-    side.receive_data(question("deadbeef"))
+    side.receive_data(asks("deadbeef"))
     assert happened(side) == [("lost", b"the device has started again"), ("open", b"")]
     side.receive_data(encode(TEXT, 0, b"new"))
     assert happened(side) == [("text", b"new")]
@@ -237,6 +238,17 @@ def test_host_asks_again():
     assert said(side)[0][0] == "c"
 
 
+def test_host_knows_that_a_text_may_be_lost_without_a_trace():
+    side = connected()
+    assert not side.loose
+    side.send_audio(b"x")
+    assert not side.loose
+    side.send_text(b"x")
+    assert side.loose
+    side.ping()
+    assert not side.loose
+
+
 def test_host_closes_behind_what_it_said():
     side = connected(window=100)
     for number in range(4):
@@ -265,7 +277,7 @@ def test_host_cuts():
 def test_host_refuses():
     side = HostSide(4096)
     side.refusing = True
-    side.receive_data(question())
+    side.receive_data(asks())
     assert side.waits
     assert said(side) == happened(side) == []
 
@@ -276,7 +288,7 @@ def test_host_loses_a_device_whose_message_is_too_large():
     assert side.too_large
     assert [event.kind for event in side.events()] == ["heard", "lost"]
     assert said(side)[0][2][:2] == b"\x03\xf1"
-    side.receive_data(question("deadbeef"))
+    side.receive_data(asks("deadbeef"))
     assert not side.too_large
 
 
@@ -355,7 +367,7 @@ class Device:
         self.number += 1
         self.side.reset()
         self.side.nonce = b"%08x" % self.number
-        self.side.knock(self.window)
+        self.side.knock(question(self.side.nonce, self.window))
 
     def receive(self, data):
         side = self.side
@@ -419,9 +431,9 @@ def test_both_sides_lose_nothing_without_noticing(seed):  # noqa: C901, PLR0912 
             if host.asked:
                 host.ping(again=True)
             if device.side.asked:
-                device.side.ask_again()
+                device.side.ask()
             if not device.side.open_:
-                device.side.knock(device.window)
+                device.side.knock(question(device.side.nonce, device.window))
     for heard, sent in ((heard_up, said_up), (heard_down, said_down)):
         texts = [one for lot in sent for one in lot]
         for lot in heard:

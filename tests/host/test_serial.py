@@ -146,6 +146,22 @@ async def test_ping_is_sent_again_until_the_board_is_given_up(path, monkeypatch)
             assert await board.next(CLOSE) == b"\x03\xeeno connection"
 
 
+async def test_message_that_is_lost_last_in_line_shows(path, monkeypatch):
+    monkeypatch.setattr(links, "PROBE_S", 0.05)
+    with Board(path) as board:
+        async with plugged(path) as (server, _):
+            await board.open()
+            link, _ = await server.link()
+            link.write(["one"])
+            await board.next(TEXT)
+            await board.until(lambda: board.pings == 1)
+            board.cable.spoil = lambda way, data: b"" if way == "down" else data
+            link.write(["two"])
+            board.cable.spoil = None
+            await board.until(lambda: board.pings == 2)
+            assert board.counts[-1] == 2
+
+
 async def test_board_that_closes_is_reported_once(path):
     with Board(path) as board:
         async with plugged(path) as (server, _):

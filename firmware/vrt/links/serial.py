@@ -12,6 +12,7 @@ from vrt.links import CLOSED, NONE, OPEN
 from vrt.links.framing import Framing
 
 _KNOCK_MS = const(1000)  # between questions for a connection, and between pings that are not answered
+_PROBE_MS = const(500)  # after a text until a ping shows whether it came
 _CLOSE_MS = const(2000)  # from our close to the host's
 # Without a frame from the host while it owes an answer, or without a byte accepted by the port.
 _STALL_MS = const(10000)
@@ -28,12 +29,13 @@ class SerialLink(Framing):
     def __init__(self, port, rx=4096, tx=1024, *, chunk=256):
         Framing.__init__(self, rx, tx, chunk)
         self._port = port
-        self.sock = self._interrupt = None
+        self.sock = self._interrupt = self._question = None
         self.last_rx = self.now = 0
         self.busy = False  # the latest poll has read as much as it may
         self._since = 0  # ticks of the last question for a connection, or of our close
         self._asking = 0  # the ping that was not answered at _asked_at
         self._asked_at = 0
+        self._loose_at = None  # since when a text may be lost without a trace
         self._owed = None  # since when the host owes us an answer
         self._stalled = None  # since when the port has taken nothing of what goes out
         self._ended = False  # over, and not yet reported
@@ -56,6 +58,9 @@ class SerialLink(Framing):
             self._interrupt = getattr(self.sock, "interrupt", None)
             if self._interrupt:
                 self._interrupt(True)
+            from vrt.links.opening import question  # noqa: PLC0415  (forgotten when it is answered)
+
+            self._question = question(self.nonce, getattr(self.sock, "window", _WINDOW))
             self._knock()
         except _ERRORS as error:
             self.fault(error)
@@ -126,7 +131,18 @@ class SerialLink(Framing):
             self._knock()
         if self.closing and diff(now, self._since) >= _CLOSE_MS:
             self._end("timeout")
-        if not (self.open_ and self.asked):
+        if not self.out_n:
+            self._stalled = None
+        elif self._stalled is None:
+            self._stalled = now
+        elif diff(now, self._stalled) >= _STALL_MS:
+            self._end("timeout")
+        if self.open_:
+            self._doubt(now)
+
+    def _doubt(self, now):
+        # Does the host still hear us?
+        if not self.asked:
             self._owed = None
         elif self._owed is None:
             self._owed = now
@@ -136,18 +152,19 @@ class SerialLink(Framing):
             self._asking = self.asked
             self._asked_at = now
         elif self.asked and diff(now, self._asked_at) >= _KNOCK_MS:
-            self.ask_again()
+            self.ask()
             self._flush()
-        if not self.out_n:
-            self._stalled = None
-        elif self._stalled is None:
-            self._stalled = now
-        elif diff(now, self._stalled) >= _STALL_MS:
-            self._end("timeout")
+        if not self.loose:
+            self._loose_at = None
+        elif self._loose_at is None:
+            self._loose_at = now
+        elif diff(now, self._loose_at) >= _PROBE_MS:
+            self.ask()
+            self._flush()
 
     def _knock(self):
         self._since = self.now
-        self.knock(getattr(self.sock, "window", _WINDOW))
+        self.knock(self._question)
         self._flush()
 
     def _answer(self):

@@ -26,6 +26,8 @@ BAUD: Final = 921_600
 CLOSE_TIMEOUT_S: Final = 2.0
 ASK_AGAIN_S: Final = 1.0
 """For the answer to a ping, which may be lost, before another is sent."""
+PROBE_S: Final = 0.5
+"""After a message until a ping shows whether it came: a board that has lost one ends the connection, and resumes."""
 LOOK_S: Final = 0.25
 """Between looks for a port that is not there: at first, and doubled with each."""
 LONGEST_LOOK_S: Final = 2.0
@@ -155,6 +157,7 @@ class SerialPort(asyncio.Protocol):
         self._link: SerialLink | None = None
         self._paused = False
         self._timer: asyncio.TimerHandle | None = None
+        self._probe: asyncio.TimerHandle | None = None
         self._unanswered = 0
         self._lines = 0
         self._lost = asyncio.Event()
@@ -224,11 +227,21 @@ class SerialPort(asyncio.Protocol):
         if self.side.asked and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(ASK_AGAIN_S, self._ask_again, self.side.asked)
 
+        if self.side.loose and self._probe is None:
+            self._probe = asyncio.get_running_loop().call_later(PROBE_S, self._ask)
+
     def close_connection(self, code: int, reason: str) -> None:
         """The server ends the connection."""
         self.side.close(code, reason)
         self.send()
         asyncio.get_running_loop().call_later(CLOSE_TIMEOUT_S, self._forget, self._link)
+
+    def _ask(self) -> None:
+        """A message was sent a while ago."""
+        self._probe = None
+        if self.side.loose:
+            self.side.ping(again=True)
+            self.send()
 
     def _ask_again(self, number: int) -> None:
         """A ping was not answered in time."""
@@ -271,9 +284,10 @@ class SerialPort(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The port is gone, or we closed it."""
         self._transport = None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        for timer in (self._timer, self._probe):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._probe = None
         self.side.receive_eof()
         self._settle()
         self._lost.set()

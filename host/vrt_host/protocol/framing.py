@@ -166,6 +166,8 @@ class HostSide:
         self.asked = 0
         """The number of the ping that is not answered yet."""
         self._number = 0
+        self.loose = False
+        """A text was sent behind the last ping: that it was lost may show by nothing."""
         self._ahead = self._since = 0
         """Bytes sent up to that ping and not known to be read; and since the last ping."""
 
@@ -319,6 +321,7 @@ class HostSide:
             self._put(PING, bytes((self.asked,)))
             self._ahead += self._since
             self._since = 0
+            self.loose = False
 
     def close(self, code: int, reason: str = "") -> None:
         """Close in good order, after what was sent; what the device says until it answers is not heard any more."""
@@ -356,7 +359,9 @@ class HostSide:
                 self.ping()
                 return
             self._queue.popleft()
-            self._sent += kind in (TEXT, PART)
+            if kind in (TEXT, PART):
+                self._sent += 1
+                self.loose = True
             self._since += len(frame)
             self._out.append(frame)
             if self._since >= half and kind != CLOSE:
