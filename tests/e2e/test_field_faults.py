@@ -3,17 +3,11 @@
 import asyncio
 from urllib.parse import urlsplit
 
-import numpy as np
 from vrt_host.harness.proxy import Proxy
 from vrt_host.sim.board import SimBoard
 
 DEADLINE_S = 60
 LIGHT = {"call": {"tool": "light", "arguments": {"state": "on"}}}
-
-
-def tone(seconds):
-    """Loud, at the microphone's rate."""
-    return (12_000 * np.sin(2 * np.pi * 300 / 16_000 * np.arange(int(16_000 * seconds)))).astype(np.int16)
 
 
 class Watched:
@@ -48,26 +42,6 @@ async def test_no_timer_closes_a_healthy_board_in_a_long_answer_or_at_rest(serve
             at_rest = await watched.next("stats")
         assert at_rest["t"] - over["t"] > 2 * 2
         assert (watched.seen["ready"], watched.seen.get("lost", 0)) == (1, 0)
-
-
-async def test_board_that_hears_its_own_voice_does_not_answer_itself(serve):
-    spoken = {"audio": {"voicedMs": 300, "silenceMs": 200}}
-    answer = {"say": {"text": "An answer.", "toneMs": 1500}}
-    url = serve({"rules": [{"on": spoken, "do": [answer]}]})
-    async with SimBoard(url=url, config={"duplex": "half", "stats_ms": 500}) as board:
-        board.hardware.listen(
-            lambda event: event["event"] == "sound" and event["on"] and board.say(tone(1.5))
-        )
-        watched = Watched(board)
-        await watched.next("ready")
-        board.say(tone(0.6))
-        await watched.next("played")
-        for _ in range(4):  # it would have answered by now
-            await watched.next("stats")
-        assert watched.seen["audio_start"] == 1
-        assert "interrupt" not in watched.seen
-        board.say(tone(0.6))  # and it listens again
-        await watched.next("audio_start")
 
 
 async def test_uplink_that_stalls_for_3_s_while_the_microphone_runs_loses_no_session_and_no_result(serve):
