@@ -3,6 +3,7 @@ import os
 import sys
 
 from fake_device import Disk
+from fake_wlan import AccessPoint, FakeWlan
 from support import raises
 from test_main import Board
 from vrt.errors import ConfigError
@@ -59,3 +60,69 @@ def test_damaged_settings_are_taken_from_the_copy_and_it_is_told():
     assert app.config["id"] == "copy"
     assert board.events[0]["code"] == "CONFIG"
     assert "the copy from before is used" in board.events[0]["message"]
+
+
+class Silence:
+    # A console at which nobody is.
+    def read(self):
+        return None
+
+    def write(self, data):
+        pass
+
+    def close(self):
+        pass
+
+
+class Wireless(Board):
+    # A board with Wi-Fi, at a place with an access point.
+    def __init__(self, **raw):
+        from vrt.setup import onboard  # noqa: PLC0415  (a start forgets it)
+
+        super().__init__(safe_boot_ms=0, **raw)
+        onboard.time = self.clock
+        onboard.Console = Silence
+        self.station = FakeWlan(AccessPoint())
+        self.asked = 0
+
+    def wlan(self):
+        self.asked += 1
+        return self.station
+
+    def wait(self, sock, ms):
+        super().wait(sock, ms)
+        self.station.advance(ms)
+
+
+def test_a_board_with_wifi_is_on_it_before_it_is_built():
+    board = Wireless(url="ws://host:1/", wifi_ssid="home", wifi_password="secret-key")
+    with Disk():
+        app = started(board)
+    assert app.wifi.up
+    assert app.wifi.wlan is board.station
+    assert app.wifi.forget is not None
+    assert not app.wifi.tls
+    assert board.events[0] == {"event": "wifi", "state": "up", "ip": "192.168.1.50", "rssi": -55}
+    for name in ("vrt.setup.onboard", "vrt.setup.improv", "vrt.setup.settings"):
+        assert name not in sys.modules, name
+
+
+def test_a_board_without_credentials_is_set_up_or_stopped():
+    board = Wireless(url="ws://host:1/")
+    board.held_at = 5000
+    with Disk():
+        assert started(board) is None
+    assert board.lights == ["setup"]
+
+
+def test_wifi_is_left_alone_when_the_link_is_another():
+    board = Wireless(url="serial:")
+    raises(ConfigError, started, board)  # this one has no port
+    assert board.asked == 0
+
+
+def test_a_wrong_configuration_is_told_on_wifi_too():
+    board = Wireless(wifi_ssid="home")
+    assert '"url" is missing' in str(raises(ConfigError, started, board))
+    board = Wireless(url="ws://host:1/", wifi_ssid="home", wifi_password=12345678)
+    assert "12345678" not in str(raises(ConfigError, started, board))

@@ -17,7 +17,7 @@ class Station:
         self.wlan = FakeWlan(*points)
         self.events = []
         self.now = 0x3FFFFFFF - 3000
-        self.wifi = Wifi(self.wlan, ssid, password, lambda n: n // 2, self.event, **more)
+        self.wifi = Wifi(self.wlan, ssid, password, self.event, lambda n: n // 2, **more)
 
     def event(self, kind, **fields):
         fields["event"] = kind
@@ -284,7 +284,7 @@ class Wireless:
         self.device = Device()
         self.wlan = FakeWlan(*points)
         app = self.device.app
-        app.wifi = Wifi(self.wlan, "home", "secret-key", lambda n: n // 2, app.log.event, **more)
+        app.wifi = Wifi(self.wlan, "home", "secret-key", app.log.event, lambda n: n // 2, **more)
         self.device.link.sock = object()
 
     def run(self, ms):

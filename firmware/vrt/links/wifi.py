@@ -1,6 +1,7 @@
 # The Wi-Fi of a device, under one owner: nobody else connects, and the driver does not try by itself. It is left before it is
 # joined, and whoever cannot join waits longer each time. Also what stands between Wi-Fi and a host over TLS: the clock, and
 # memory of the system's own heap. Allocates only when something changes.
+import os
 import time
 
 from micropython import const
@@ -35,23 +36,42 @@ _TLS_BLOCK = const(17 * 1024)  # a TLS record of 16 KiB with what is around it i
 class Wifi:
     # wlan: network.WLAN(STA_IF) or the like. random(n) -> 0 .. n-1. event: of the log. tls: the host wants TLS; its
     # certificate is valid in time, which ntp, a server's name, tells. clock(time as gmtime gives it) sets the time.
-    def __init__(self, wlan, ssid, password, random, event, *, tls=False, ntp="", clock=None):
+    def __init__(self, wlan, ssid, password, event, random=None, *, tls=False, ntp="", clock=None):
         self.wlan = wlan
         self.ssid = ssid
         self.password = password
-        self.random = random
         self.event = event
+        self.random = random or _random
         self.tls = tls
+        self.ntp = ntp
         self.up = False
         self.gone = False  # it was up, and is not any more; whoever acts upon it clears this
         self.led = "wifi"  # what the LED is to show, whatever else there is
+        self.forget = None  # the gesture, see setup/forget.py
         self.reason = ""  # why it is not up, for people
         self.failures = 0
-        self._ntp = ntp
         self._set = clock
         self._clock = None  # while the time is asked for
         self._state = _OFF
         self._since = self._wait_ms = 0
+
+    def change(self, ssid, password):
+        # Another network from now on.
+        self.ssid = ssid
+        self.password = password
+        self.leave()
+
+    def leave(self):
+        # Comes back with the next poll, and takes its time.
+        self.up = False
+        self.reason = ""
+        self.failures = 0
+        self._state = _OFF
+        try:
+            self.wlan.active(True)
+            self.wlan.disconnect()
+        except OSError:  # poll will hear of it
+            pass
 
     def poll(self, now):
         # Whether it is up. To be called often.
@@ -116,6 +136,8 @@ class Wifi:
     def step(self, app, now):
         # In every look that the App takes: what goes over Wi-Fi ends with it.
         self.led = "" if self.poll(now) else "wifi"
+        if self.forget:
+            self.led = self.forget.step(app, now) or self.led
         if self.gone:
             self.gone = False
             if app.link.sock:
@@ -148,7 +170,7 @@ class Wifi:
             if not self._clock:
                 from vrt.setup.clock import Clock  # noqa: PLC0415
 
-                self._clock = Clock(self._ntp, self.event, self._set)
+                self._clock = Clock(self.ntp, self.event, self._set)
             if not self._clock.poll(now):
                 return ""
         if self._clock:
@@ -159,6 +181,10 @@ class Wifi:
             return None
         self.event("error", code="TLS_NO_MEMORY", message=f"largest free block {block}, needs {_TLS_BLOCK}")
         return "tls_no_memory"
+
+
+def _random(n):
+    return int.from_bytes(os.urandom(2), "little") % n
 
 
 def largest():

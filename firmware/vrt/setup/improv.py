@@ -103,9 +103,9 @@ class Improv:
         try:
             ssid, rest = _text(data, _SSID)
             password, rest = _text(rest, _PASSWORD)
-            if rest or not ssid:
-                raise ValueError
         except (ValueError, IndexError):  # UnicodeError is a ValueError
+            ssid = password = rest = ""
+        if rest or not ssid:
             self._error(_INVALID)
             return
         self._error(_FINE)
@@ -142,8 +142,8 @@ class Improv:
     def _result(self, command, texts):
         data = b""
         for text in texts:
-            text = text.encode()
-            data += bytes((len(text),)) + text
+            encoded = text.encode()
+            data += bytes((len(encoded),)) + encoded
         self._send(_RESULT, bytes((command, len(data))) + data)
 
     def _send(self, kind, data):
