@@ -7,12 +7,10 @@ import micropython
 from fake_machine import booted, codec_chips, described
 from support import SkipTest, raises
 from test_board_real import profiles
-from vrt.config import checked
+from vrt.audio.mic import Mic
+from vrt.audio.speaker import Speaker
 from vrt.errors import ConfigError
-from vrt.sound import Sound
 
-HEARD = {"encoding": "pcm16", "sampleRate": 16000}
-PLAYED = {"encoding": "pcm16", "sampleRate": 24000}
 FRAME = 480  # samples of 20 ms that are played
 
 
@@ -22,60 +20,76 @@ def count(i):
 
 
 class Talk:
-    # A board with the firmware's sound, and what went through it.
+    # A board with the firmware's microphone and speaker, and what went through them.
     def __init__(self, name, seed=1):
-        self.board, self.machine = booted(name, codec_chips())
+        board, self.machine = booted(name, codec_chips())
+        self.board = board
         self.machine.sound = count
         self.entry = described(name)
         self.duplex = self.entry["duplex"]
-        self.sound = Sound(self.board, checked({"url": "ws://h/", "duplex": self.duplex}))
-        self.sound.adopt({"input": HEARD, "output": PLAYED})
-        self.random = random.Random(seed) if hasattr(random, "Random") else random
+        made = board.DESCRIPTION
+        self.speaker = Speaker(
+            board.speaker(),
+            encoding="pcm16",
+            rate=24000,
+            dac_rate=made["dac_rate"],
+            ring_bytes=65534,
+            dma_ms=made["dma_ms"],
+            reopen=board.speaker,
+        )
+        self.mic = Mic(
+            board.microphone(),
+            encoding="pcm16",
+            rate=16000,
+            mic_rate=made["mic_rate"],
+            dma_ms=made["mic_dma_ms"],
+            reopen=board.microphone,
+        )
+        random.seed(seed)  # MicroPython has one generator
         self.heard = []  # samples, an array for each time that the microphone was live
-        self.played = []
         self.given = 0  # samples handed to the speaker
-        self.live = False
 
     def run(self, ms, live=False, speaking=False, rest_ms=150):
         # Lets so much time pass, in steps as they come; in a turn that speaks, audio arrives a little ahead of its time, and
-        # its last part is as long before the end.
-        sound, machine = self.sound, self.machine
+        # its last part is as long before the end. In half duplex the microphone is off in such a turn, from the step after
+        # its first sound on, and until the sound has left.
+        mic, speaker, machine = self.mic, self.speaker, self.machine
         begun = machine.ticks_ms()
         fed = 0
         if speaking:
-            sound.speaker.begin("item")
+            speaker.begin("item")
         while machine.ticks_ms() - begun < ms:
-            self.board.wait(None, self.random.randrange(1, 18))
+            self.board.wait(None, random.randrange(1, 18))
             now = machine.ticks_ms()
             while speaking and fed * 20 < now - begun + 100 and fed * 20 < ms - rest_ms:
-                self.give(now)
+                self.give()
                 fed += 1
-            sound.hear(now)
-            sound.speaker.poll(now)
-            sound.playing = sound.speaker.playing
-            sound.listen(live, speaking, now)
+            mic.poll(now)
+            speaker.poll(now)
+            wanted = live and not (self.duplex == "half" and (speaker.playing or speaking))
+            if wanted and not mic.live:
+                mic.start(now)
+                self.heard.append(array("H"))
+            elif mic.live and not wanted:
+                mic.stop()
             self.take()
             self.look()
 
-    def give(self, now):
-        frame = bytearray(5)
+    def give(self):
+        frame = bytearray()
         for i in range(self.given, self.given + FRAME):
             value = count(i)
             frame.append(value & 255)
             frame.append(value >> 8)
         self.given += FRAME
-        self.sound.play(frame, len(frame), now)
+        assert self.speaker.write(frame, 0, len(frame)) == len(frame)
 
     def take(self):
-        mic = self.sound.mic
-        if mic.live and not self.live:
-            self.heard.append(array("H"))
-        self.live = mic.live
+        mic = self.mic
         frame = mic.frame
         while frame:
-            if self.heard:
-                for i in range(5, mic.n, 2):
-                    self.heard[-1].append(frame[i] | frame[i + 1] << 8)
+            for i in range(5, mic.n, 2):
+                self.heard[-1].append(frame[i] | frame[i + 1] << 8)
             frame = mic.sent()
 
     def look(self):
@@ -113,7 +127,7 @@ class Talk:
         return n
 
     def faultless(self):
-        mic, speaker = self.sound.mic, self.sound.speaker
+        mic, speaker = self.mic, self.speaker
         assert (mic.stalls, mic.overruns, mic.dropped) == (0, 0, 0)
         assert (speaker.stalls, speaker.underruns, speaker.dropped) == (0, 0, 0)
 
@@ -161,7 +175,7 @@ def test_a_half_duplex_board_hears_every_sample_while_it_is_silent():
 def test_an_interruption_gives_the_clocks_back_to_the_microphone():
     talk = Talk("m5-atoms3r-echo-base")
     talk.run(400, speaking=True, rest_ms=-200)  # what comes later is cut off
-    ((item, heard_ms),) = talk.sound.flush()
+    ((item, heard_ms),) = talk.speaker.flush()
     assert item == "item"
     assert 0 < heard_ms < talk.given * 1000 // 24000
     talk.run(800, live=True)
@@ -224,7 +238,8 @@ def test_safe_silences_every_board_and_leaves_its_ports_free():
         talk.board.safe()
         assert talk.machine.open == {}
         talk.look()
-        talk.sound.close()  # as the firmware's end does, after it
+        talk.speaker.close()  # as the firmware's end does, after it
+        talk.mic.close()
         talk.board.wait(None, 20)
         assert talk.machine.open == {}
 
@@ -254,7 +269,7 @@ def test_a_stuck_i2s_is_opened_again():
         unit = talk.entry["microphone"]["unit"]
         talk.machine.open[unit].engine.stuck = True
         talk.run(900, live=True)
-        assert talk.sound.mic.stalls == 1
+        assert talk.mic.stalls == 1
         assert len(talk.heard[0]) > 16000 * 0.3
         talk.look()
 
