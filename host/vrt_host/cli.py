@@ -16,6 +16,7 @@ COMMANDS = {
     "conformance": "test a vRT server or client against the protocol",
     "demo": "play the whole conversation with a simulated board and the offline agent",
     "deploy": "bring the firmware to a board that has MicroPython",
+    "doctor": "say what is wrong with a board, from its port to its token",
     "flash": "write MicroPython to a board",
     "harness": "play a scenario to a device: what the host says, what breaks, what must be answered",
     "image": "make one file to flash: MicroPython and the firmware",

@@ -83,9 +83,9 @@ def flash(
     )
 
 
-def ask(port: str) -> tuple[str, int]:
-    """The chip at `port`, such as "ESP32-S3", and its bytes of flash. It stays in its bootloader. Raises VrtError."""
-    said = _run(port, ["--after", "no-reset"], ["flash-id"], None)
+def ask(port: str, *, after: str = "no-reset", attempts: int = 7) -> tuple[str, int]:
+    """The chip at `port`, such as "ESP32-S3", and its bytes of flash. Afterwards it stays in its bootloader. Raises VrtError."""
+    said = _run(port, ["--after", after, "--connect-attempts", str(attempts)], ["flash-id"], None)
     chip, flash_size = _CHIP.search(said), _FLASH.search(said)
     if chip is None:
         raise VrtError(f"esptool did not say which chip is at {port}")

@@ -42,8 +42,11 @@ else:
                 from vrt.links.tls import context
                 _ca = None
                 if _c['ca']:
-                    with open(_c['ca'], 'rb') as _f:
-                        _ca = _f.read()
+                    try:
+                        with open(_c['ca'], 'rb') as _f:
+                            _ca = _f.read()
+                    except OSError:
+                        raise ConfigError('config: "ca" cannot be read: ' + _c['ca'])
                 context(_ca)
         print('""')
     except ConfigError as _e:
