@@ -246,6 +246,8 @@ class App:
             made["auth"] = {"token": config["token"]}
         if not resumed:
             made.update(self.sound.prefer)
+            if self.conversation.stream:
+                made["capabilities"] = ["tool-stream-v1"]
             made["tools"] = self.tools.declare()
             made["context"] = self.tools.context()
         return made

@@ -31,6 +31,7 @@ SETTINGS = {
         15_000,
         (1000, 60_000),
     ),  # silence after which a sign of life is sent; 2.5 times that is a dead link
+    "tool_stream": (False, bool),  # the host tells of calls while they come about, for a display
     "voice_confirm": (False, bool),  # tools may let the host ask for confirmations (confirm="voice")
     "safe_boot_ms": (
         2000,

@@ -35,6 +35,11 @@ class Conversation:
         # No call starts until all that the server sent before has been read: it may have closed the call's epoch (§6.2).
         self.waiting = False  # since a resume, or a message that was not taken
         self.unread = False  # more came at once than the App takes in a step
+        self.stream = None  # shows what becomes of calls, where there is something to show it on
+        if config["tool_stream"]:
+            from vrt.tools.stream import ToolStream  # noqa: PLC0415  (no heap for it where it is not wanted)
+
+            self.stream = ToolStream(log.event)
         self.restored = journal.session_id is not None
         if self.restored:
             session.restore(journal.session_id, journal.rx, journal.tx, journal.epoch)
@@ -107,6 +112,8 @@ class Conversation:
         self._answer()
 
     def _end(self):
+        if self.stream:
+            self.stream.close(self.session)
         self.turn = "idle"
         self.active = False
         self.quiet = True
@@ -189,7 +196,7 @@ class Conversation:
         else:
             self._apply(kind, event, now)
 
-    def _apply(self, kind, event, now):
+    def _apply(self, kind, event, now):  # noqa: PLR0912  (a branch for each message)
         # What belongs to a turn, and is its sign of life.
         log = self.log
         self._since = now
@@ -215,6 +222,8 @@ class Conversation:
             log.event(kind, role=event["role"], text=event["text"], final=event["final"])
         elif kind == "text":
             log.event(kind, text=event["text"])
+        elif kind == "tool.stream" and self.stream:
+            self.stream.take(event)
         elif kind == "tool.call":
             self.mark()
             try:

@@ -35,7 +35,8 @@ def test_every_setting_can_be_given():
     values.update(
         {"input": "pcm16", "output": "pcm16", "buffer_ms": 100, "prefill_ms": 0, "message_bytes": 1024}
     )
-    values.update({"ping_ms": 1000, "voice_confirm": True, "safe_boot_ms": 0, "stats_ms": 0})
+    values.update({"ping_ms": 1000, "voice_confirm": True, "tool_stream": True})
+    values.update({"safe_boot_ms": 0, "stats_ms": 0})
     assert sorted(values) == sorted(SETTINGS)
     assert checked(values) == values
 
