@@ -3,10 +3,10 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
 SETUP := pyproject.toml constraints.txt tools/setup_env.py
-.PHONY: help setup demo test mutants lint format types bench size soak fuzz tables clean
+.PHONY: help setup demo test mutants lint format types bench size hardware-test soak fuzz tables clean
 
 help: ## list the verbs
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
 .venv/.demo: $(SETUP)
 	@test -n "$(PYTHON)" || { echo "Python 3.11 to 3.13 is needed and none was found; install one or name it: make PYTHON=/path/to/python3.12"; exit 1; }
@@ -47,6 +47,9 @@ bench: .venv/.test ## measure, print a table, write build/bench.json
 
 size: .venv/.demo ## flash of each board, heap of the running client, module by module
 	@$(BIN)/python tools/bench_size.py
+
+hardware-test: .venv/.demo ## try a real board, part by part: BOARD=ID PORT=PORT (MINUTES=60 of soak)
+	@$(BIN)/python tools/hardware_test.py "$(BOARD)" $(if $(PORT),--port "$(PORT)") $(if $(MINUTES),--minutes $(MINUTES))
 
 soak: .venv/.test ## cut 1,000 connections: nothing may be lost or doubled, no heap may grow (12 minutes)
 	@$(BIN)/python tools/soak.py
