@@ -6,7 +6,7 @@ import shutil
 
 import device_profiles
 import pytest
-from vrt_host.device import build
+from vrt_host.device import build, profiles
 from vrt_host.errors import UsageError
 from vrt_host.resources import root
 
@@ -170,3 +170,18 @@ def test_folder_of_the_board_is_left_alone(board):
     build.files(board)
     assert sorted(board.folder.rglob("*")) == before
     shutil.rmtree(board.folder)
+
+
+@pytest.mark.parametrize(
+    "board",
+    [board for board in profiles.profiles().values() if board.data["mcu"] != "unix"],
+    ids=lambda board: board.id,
+)
+def test_every_board_can_be_built(board):
+    """With the drivers that its board.json names, and within what a slot may have (firmware/vrt/setup/update.py)."""
+    made = build.files(board).slot
+    wanted = {f"vrt/audio/codecs/{codec}.mpy" for codec in build.codecs(board.data)}
+    assert {path for path in made if "/codecs/es" in path} == wanted
+    assert ("espserial.mpy" in made) == ("serial" in board.data)
+    assert len(made) <= 128
+    assert sum(map(len, made.values())) < 1 << 18

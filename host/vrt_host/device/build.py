@@ -14,10 +14,11 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from vrt_host import __version__
 from vrt_host.device.compiler import LEAN, Compiler, accepted, module
+from vrt_host.device.profiles import Profile
 from vrt_host.errors import UsageError
 from vrt_host.resources import root
 
@@ -36,17 +37,6 @@ _ENTRIES = {"wifi": ("vrt.links.ws", "vrt.links.wifi"), "serial": ("vrt.links.se
 _FOR_PEOPLE = frozenset(
     ("$schema", "heap", "memory", "micropython", "name", "notes", "source", "status", "url", "vendor")
 )
-
-
-class Profile(Protocol):
-    """What is needed of a board: its id, its folder, and its `board.json`."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def folder(self) -> Path: ...
-    @property
-    def data(self) -> Mapping[str, Any]: ...
 
 
 @dataclass(frozen=True, slots=True)

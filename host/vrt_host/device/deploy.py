@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vrt_host.device import build
-from vrt_host.device.build import LISTING, Files, Profile
+from vrt_host.device.build import LISTING, Files
+from vrt_host.device.profiles import Profile
 from vrt_host.device.repl import Repl
 from vrt_host.errors import VrtError
 from vrt_host.sim.firmware import MICROPYTHON_MINIMUM

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Callable, Sequence
 
 from vrt_host.device import ports
-from vrt_host.device.build import Profile
 from vrt_host.device.image_file import CHIPS, Image
+from vrt_host.device.profiles import Profile
 from vrt_host.errors import UsageError, VrtError
 
 BAUD = 460_800

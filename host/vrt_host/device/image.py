@@ -12,8 +12,8 @@ from typing import Any
 
 from vrt_host import __version__
 from vrt_host.device import build
-from vrt_host.device.build import Profile
 from vrt_host.device.image_file import CHIPS, Image
+from vrt_host.device.profiles import Profile
 from vrt_host.errors import UsageError, VrtError
 
 BLOCK = 4096

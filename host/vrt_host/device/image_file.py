@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vrt_host.device.build import Profile
+from vrt_host.device.profiles import Profile
 from vrt_host.errors import UsageError
 from vrt_host.sim.firmware import MICROPYTHON_MINIMUM
 
