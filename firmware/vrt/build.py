@@ -17,6 +17,7 @@ _COLLECT_PART = const(4)
 # What is sent at once, a frame of audio at least: with its header 512 bytes for mu-law, and 1 KiB for samples.
 _PIECE_BYTES = const(498)
 _PIECE_BYTES_PCM16 = const(1010)
+_SERIAL_BYTES = const(240)  # the same on a serial line, where a frame may be twice as long as what it carries
 
 
 def start(board):
@@ -133,6 +134,7 @@ def build(board, config):
         gc.threshold(gc.mem_free() // _COLLECT_OFTEN)
     piece = _PIECE_BYTES_PCM16 if config["input"] == "pcm16" else _PIECE_BYTES
     if config["url"] == "serial:":
+        piece = _PIECE_BYTES_PCM16 if config["input"] == "pcm16" else _SERIAL_BYTES
         if not hasattr(board, "serial"):
             raise ConfigError('config: "url" cannot be serial: this board has no port for it')
         from vrt.links.serial import SerialLink

@@ -22,6 +22,7 @@ from vrt_host.conformance.client_cases.stage import Stage
 from vrt_host.conformance.live import Progress
 from vrt_host.conformance.report import Report
 from vrt_host.conformance.run import Pace, matching, play, select
+from vrt_host.conformance.serial import SerialListener
 from vrt_host.conformance.subject import URL, Command, Operator, Subject
 from vrt_host.conformance.watch import Watch
 from vrt_host.conformance.watch_client import ClientWatch
@@ -38,6 +39,9 @@ examples:
   vrt conformance client -- vrt sim --url {url} --tools boards/sim/conformance.py --heap 192k
                                                          the firmware on a simulated board; it is restarted when it ends
   vrt conformance client --ping-interval 5 -- node client.js {url}
+  vrt conformance client --serial /tmp/board -- vrt sim --url {url} --tools boards/sim/conformance.py --heap 256k
+                                                         the same over a serial line
+  vrt conformance client --serial /dev/ttyACM0           a device on a cable
   vrt conformance client --listen 0.0.0.0:8765           a device in the network, which connects by itself
 
 It ends with 0 when no MUST failed, 1 when one did, 2 when it could not begin. docs/conformance.md says how to make a
@@ -93,6 +97,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     client.add_argument(
         "--listen", metavar="[HOST:]PORT", help="instead of a command: wait for a client that comes by itself"
+    )
+    client.add_argument(
+        "--serial", metavar="PORT", help="the client is at this serial port, with or without a command"
     )
     client.add_argument(
         "--ping-interval",
@@ -242,17 +249,19 @@ def _client(args: argparse.Namespace) -> int:
     checks = checked(args, client_cases.CHECKS)
     if args.list:
         return listing(checks)
-    if bool(args.words) == (args.listen is not None):
+    if args.serial is not None and args.listen is not None:
+        raise UsageError("give either --serial or --listen")
+    if args.serial is None and bool(args.words) == (args.listen is not None):
         raise UsageError(
-            f"give either a command that starts the client, after --, with {URL} in it, or --listen"
+            f"give either a command that starts the client, after --, with {URL} in it, or --listen, or --serial"
         )
     if not 0 < args.ping_interval <= 60:
         raise UsageError(f"--ping-interval {args.ping_interval:g} must be above 0 and at most 60")
-    host, port = ("127.0.0.1", 0) if args.listen is None else _address(args.listen)
-    return asyncio.run(_test_client(args, checks, WebSocketListener(host, port)))
+    return asyncio.run(_test_client(args, checks))
 
 
-async def _test_client(args: argparse.Namespace, checks: Sequence[Check], listener: WebSocketListener) -> int:
+async def _test_client(args: argparse.Namespace, checks: Sequence[Check]) -> int:
+    listener = _listener(args)
     console = Console(highlight=False)
     scenarios = select(client_cases.SCENARIOS, args.only)
     pace = Pace(args.factor)
@@ -274,15 +283,22 @@ async def _test_client(args: argparse.Namespace, checks: Sequence[Check], listen
         raise UsageError(f"nothing to test: {unmet}") from None
     finally:
         await subject.stop()
-    peer = args.listen or shlex.join(args.words)
+    peer = args.listen or shlex.join(args.words) or args.serial
     report = Report("client", peer, _wanted(findings, checks), time.monotonic() - began)
     if report.exit_code:
         _show_output(command)
     return deliver(report, args, console)
 
 
+def _listener(args: argparse.Namespace) -> WebSocketListener | SerialListener:
+    if args.serial is not None:
+        return SerialListener(args.serial)
+    host, port = ("127.0.0.1", 0) if args.listen is None else _address(args.listen)
+    return WebSocketListener(host, port)
+
+
 @contextlib.asynccontextmanager
-async def _listening(listener: WebSocketListener, where: str | None) -> AsyncIterator[None]:
+async def _listening(listener: WebSocketListener | SerialListener, where: str | None) -> AsyncIterator[None]:
     async with contextlib.AsyncExitStack() as stack:
         try:
             await stack.enter_async_context(listener)

@@ -36,6 +36,8 @@ examples:
   vrt harness late-call                          one of them, with a simulated board
   vrt harness mine.json --junit report.xml       one of your own (docs/harness.md)
   vrt harness late-call --device listen:8765     a board on the desk, set to ws://THIS-COMPUTER:8765/
+  vrt harness late-call --device serial:/dev/ttyACM0
+                                                 one on a cable (docs/serial.md)
   vrt harness late-call --record late.jsonl --picture late.png
                                                  keep every frame, and draw what happened
   vrt serve --record day.jsonl                   keep every frame of every board that comes
@@ -61,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--device",
         default="sim",
         metavar="sim|listen:[HOST:]PORT|serial:PORT",
-        help="a simulated board; a board that connects by itself; serial is not there yet (default: sim)",
+        help="a simulated board; a board that connects by itself; one on a cable (default: sim)",
     )
     add("--list", action="store_true", help="list the shipped scenarios and do nothing")
     add("--record", type=Path, metavar="FILE", help="write every frame to a capture, JSON lines")
@@ -139,7 +141,7 @@ def _plays(args: argparse.Namespace) -> list[_Play]:
 
 
 async def _run(
-    args: argparse.Namespace, plays: Sequence[_Play], at: tuple[str, int] | None, view: View
+    args: argparse.Namespace, plays: Sequence[_Play], at: tuple[str, int] | str | None, view: View
 ) -> list[Finding]:
     findings: list[Finding] = []
     with view, contextlib.ExitStack() as stack:
@@ -152,7 +154,11 @@ async def _run(
 
 
 async def _one(
-    args: argparse.Namespace, one: _Play, at: tuple[str, int] | None, view: View, capture: Capture | None
+    args: argparse.Namespace,
+    one: _Play,
+    at: tuple[str, int] | str | None,
+    view: View,
+    capture: Capture | None,
 ) -> list[Finding]:
     scenario, recorder = one.scenario, Recorder()
     view.title(scenario.title, scenario.section)
@@ -229,15 +235,13 @@ def _listing() -> int:
     return 0
 
 
-def _address(word: str) -> tuple[str, int] | None:
-    """Where the device connects to; None for a simulated board."""
+def _address(word: str) -> tuple[str, int] | str | None:
+    """Where the device connects to, or its serial port; None for a simulated board."""
     kind, _, rest = word.partition(":")
     if word == "sim":
         return None
     if kind == "serial" and rest:
-        raise UsageError(
-            f"--device {word}: the serial link is not there yet; use sim, or listen:PORT over the network"
-        )
+        return rest
     host, _, port = rest.rpartition(":")
     if kind != "listen" or not port.isdigit() or not 0 < int(port) < 65536:
         raise UsageError(f"--device {word}: write sim, listen:PORT, listen:HOST:PORT or serial:PORT")

@@ -27,7 +27,7 @@ from vrt_host.harness.story import Narrator
 from vrt_host.harness.user import Presses, User
 from vrt_host.harness.watch import animate, watch
 from vrt_host.sim import say, wav
-from vrt_host.sim.board import SimBoard
+from vrt_host.sim.board import SERIAL, SimBoard
 from vrt_host.sim.microphone import Microphone
 from vrt_host.sim.say import Utterance
 from vrt_host.sim.wav import Samples
@@ -47,6 +47,7 @@ examples (with `vrt serve` in another terminal):
                                                interrupt the answer 4 s after the connection
   vrt sim --wav morning.wav --out both.wav     play a recording; keep both sides as a stereo WAV
   vrt sim --mic                                talk to it yourself; Enter holds the button
+  vrt sim --url serial:/tmp/board --heap 192k  a board on a cable, for `vrt serve --serial /tmp/board` (docs/serial.md)
   vrt sim --tools mine.py --say "water the plants"
                                                with your own tools (docs/tools.md)
   vrt sim --set voice_confirm=true --tools mine.py --say "open the vault" --say yes
@@ -77,7 +78,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Fill in `vrt sim`."""
     parser.epilog = EXAMPLES
     parser.allow_abbrev = False  # `--token SECRET` is not `--token-file`
-    parser.add_argument("--url", default=URL, help=f"the host's address (default: {URL})")
+    parser.add_argument(
+        "--url",
+        default=URL,
+        help=f"the host's address, or serial:PATH to make the board's serial port at PATH (default: {URL})",
+    )
     parser.add_argument(
         "--ca", type=Path, metavar="FILE", help="the certificate to trust for wss://, PEM or DER"
     )
@@ -211,6 +216,12 @@ def _utterance(option: str, word: str) -> Utterance:
 
 
 def _url(url: str, *, ca: bool) -> str:
+    if url.startswith(SERIAL):
+        if url == SERIAL:
+            raise UsageError(
+                f"--url {url}: name the file that leads to the board's port, such as serial:/tmp/board"
+            )
+        return url
     try:
         parts = urlsplit(url)
         usable = parts.scheme in {"ws", "wss"} and parts.hostname and parts.port != 0

@@ -30,6 +30,7 @@ from vrt_host.conformance.checks import (
 )
 from vrt_host.conformance.client_cases.stage import Stage
 from vrt_host.conformance.run import Pace
+from vrt_host.conformance.serial import SerialListener, SerialWire
 from vrt_host.conformance.server import Connection, Frame, Message, Session
 from vrt_host.conformance.watch_client import ALWAYS, ClientWatch
 from vrt_host.conformance.websocket import WebSocketListener
@@ -100,13 +101,13 @@ async def play(
     scenario: Scenario,
     device: Device,
     *,
-    at: tuple[str, int] = ("127.0.0.1", 0),
+    at: tuple[str, int] | str = ("127.0.0.1", 0),
     recorder: Recorder,
     view: View,
     pace: Pace | None = None,
     taps: tuple[Tap, ...] = (),
 ) -> list[Finding]:
-    """Play it with a device that connects to `at`; returns what came of its checks, and of the rules that were broken."""
+    """Play it with a device that connects to `at`, or is at this serial port; returns what came of its checks, and of the rules that were broken."""
     alive = runs_on(scenario.name, scenario.section)
     ledger = Ledger((*scenario.checks, alive, *ALWAYS))
     sheet = Sheet(ledger, scenario.checks)
@@ -131,24 +132,30 @@ def found(ledger: Ledger, checks: Iterable[Check]) -> list[Finding]:
 
 @contextlib.asynccontextmanager
 async def stage_for(
-    device: Device, ears: Ears, recorder: Recorder, alive: Check, *, at: tuple[str, int], pace: Pace
-) -> AsyncIterator[tuple[Stage, Wire]]:
-    """A server that listens, the wire before it at `at`, and the device, which is stopped at the end.
+    device: Device, ears: Ears, recorder: Recorder, alive: Check, *, at: tuple[str, int] | str, pace: Pace
+) -> AsyncIterator[tuple[Stage, Wire | SerialWire]]:
+    """A server that listens, the wire before it at `at` (an address or a serial port), and the device, which is stopped at the end.
 
     `alive` is settled: a board that fails ends what is inside, and that is all.
     """
     try:
         async with contextlib.AsyncExitStack() as stack:
-            listener = await stack.enter_async_context(WebSocketListener())
-            inside = urlsplit(listener.url)
-            assert inside.hostname is not None
-            assert inside.port is not None
-            wire = Wire(
-                (inside.hostname, inside.port),
-                at=at,
-                observer=lambda event, **more: recorder.add("proxy", event, **more),
-            )
-            await stack.enter_async_context(wire)
+            listener: WebSocketListener | SerialListener
+            wire: Wire | SerialWire
+            if isinstance(at, str):
+                listener = await stack.enter_async_context(SerialListener(at))
+                wire = SerialWire(listener)
+            else:
+                listener = await stack.enter_async_context(WebSocketListener())
+                inside = urlsplit(listener.url)
+                assert inside.hostname is not None
+                assert inside.port is not None
+                wire = Wire(
+                    (inside.hostname, inside.port),
+                    at=at,
+                    observer=lambda event, **more: recorder.add("proxy", event, **more),
+                )
+                await stack.enter_async_context(wire)
             stack.push_async_callback(device.stop)
             yield Stage(listener, wire.url, device, ears, pace=pace), wire
     except UsageError:
@@ -167,7 +174,13 @@ class Player:
     """One scenario in play."""
 
     def __init__(  # noqa: PLR0917  (the six things that a play is made of)
-        self, scenario: Scenario, device: Device, stage: Stage, wire: Wire, recorder: Recorder, view: View
+        self,
+        scenario: Scenario,
+        device: Device,
+        stage: Stage,
+        wire: Wire | SerialWire,
+        recorder: Recorder,
+        view: View,
     ) -> None:
         self.scenario = scenario
         self.device = device

@@ -53,7 +53,7 @@ async def replay(
     lines: Sequence[Line],
     device: Device,
     *,
-    at: tuple[str, int] = ("127.0.0.1", 0),
+    at: tuple[str, int] | str = ("127.0.0.1", 0),
     recorder: Recorder,
     view: View,
     pace: Pace | None = None,

@@ -236,6 +236,13 @@ class SerialPort(asyncio.Protocol):
         self.send()
         asyncio.get_running_loop().call_later(CLOSE_TIMEOUT_S, self._forget, self._link)
 
+    def cut_connection(self) -> int:
+        """The connection, if there is one, is no more; returns how many there were."""
+        had = self.side.open
+        self.side.cut()
+        self._settle()
+        return int(had)
+
     def _ask(self) -> None:
         """A message was sent a while ago."""
         self._probe = None

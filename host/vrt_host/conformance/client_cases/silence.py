@@ -88,6 +88,7 @@ async def nothing_is_heard(stage: Stage, sheet: Sheet) -> None:
 )  # fmt: skip
 async def the_server_is_away(stage: Stage, sheet: Sheet) -> None:
     session = await stage.session()
+    websocket(session)  # on a serial line, asking every second troubles nobody
     session.turn()
     await stage.barrier(session)
     connection, listener = session.connection, stage.listener
