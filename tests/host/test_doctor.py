@@ -40,7 +40,7 @@ class WLAN:
 @pytest.fixture(scope="module")
 def firmware(tmp_path_factory):
     """The files of a board with the real firmware."""
-    made = device_profiles.made(tmp_path_factory.mktemp("doctor") / "board", mcu="unix")
+    made = device_profiles.made(tmp_path_factory.mktemp("doctor") / "board", mcu="unix", serial={"kind": "usb"})
     (made.folder / "board.py").write_text("print('the board starts')\nraise ValueError\n")
     files = build.files(made, arch="x64")
     return made, {**{f"a/{path}": data for path, data in files.slot.items()}, **files.root}

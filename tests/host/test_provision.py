@@ -171,6 +171,7 @@ def test_certificate_goes_along_and_is_asked_for(board, pem, monkeypatch, capsys
         (["--url", "http://h/"], "", "url must begin with ws:// or wss://"),
         (["--url", "ws://u:p@h/"], "", "url must not hold a user or password"),
         (["--url", "wss://h/"], "", "a wss:// url needs ca"),
+        (["--url", "serial:"], "", "this board has no port for it"),
         (["--set", "duplex=full"], "", '"duplex" cannot be "full" on this board'),
         (["--wifi", "x" * 33], "", "a Wi-Fi's name has at most 32 bytes, and this has 33"),
         (["--wifi", "x"], "wifi_password=seven77", "a Wi-Fi password has 8 to 63 characters"),

@@ -34,9 +34,12 @@ except ImportError:
 else:
     try:
         with open({slot!r} + '/board.json') as _f:
-            _d = json.load(_f).get('duplex', 'half')
-        _c = checked(json.loads({config!r}), _d)
-        if _c['url'][:7] != 'serial:':
+            _d = json.load(_f)
+        _c = checked(json.loads({config!r}), _d.get('duplex', 'half'))
+        if _c['url'] == 'serial:':
+            if 'serial' not in _d:
+                raise ConfigError('config: "url" cannot be serial: this board has no port for it')
+        else:
             from vrt.links.url import parse
             if parse(_c['url'])[0]:
                 from vrt.links.tls import context
