@@ -108,10 +108,17 @@ def test_story_does_not_repeat_what_the_board_prints_of_its_error():
         [
             device(1, "error", code="CONFIG", message="bad"),
             device(2, "console", text="vrt: bad"),
+            device(3, "console", text=""),
             device(3, "console", text="vrt: worse"),
+            device(4, "error", code="CRASH", message="ValueError: no"),
+            device(4, "traceback", text="Traceback:\n  File x\nValueError: no"),
         ]
     )
-    assert lines == ["board    error CONFIG: bad", "board    prints: vrt: worse"]
+    assert lines == [
+        "board    error CONFIG: bad",
+        "board    prints: vrt: worse",
+        "board    error CRASH: ValueError: no",
+    ]
 
 
 def test_story_passes_over_what_it_does_not_know():

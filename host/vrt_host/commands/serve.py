@@ -81,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--heartbeat",
         type=float,
         metavar="S",
-        help="close a link that is silent for so long (default: 45, or 3)",
+        help="close a link that is silent for so long; boards ping every 15 s, see ping_ms (default: 45, or 3)",
     )
     parser.add_argument(
         "--resume-window", type=float, metavar="S", help="keep a lost session for so long (default: 30, or 3)"

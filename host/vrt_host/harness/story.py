@@ -100,11 +100,13 @@ class Narrator:
         return names[value] if 0 <= value < len(names) else str(value)
 
     def _on_console(self, event: Event, t: float) -> None:
-        if event["text"] != f"vrt: {self._error}":  # which was told already
+        if event["text"].strip() and event["text"] != f"vrt: {self._error}":  # which was told already
             self._view.say(t, "board", f"prints: {event['text']}")
 
     def _on_traceback(self, event: Event, t: float) -> None:
-        self._view.say(t, "board", event["text"].splitlines()[-1])
+        line = event["text"].splitlines()[-1]
+        if line != self._error:
+            self._view.say(t, "board", line)
 
     def _on_error(self, event: Event, t: float) -> None:
         self._error = event.get("message", "")
