@@ -52,9 +52,9 @@ class App:
         self.crash = None  # after a crash, see setup/crash.py
         self._shown = ""
         self._polled = self._since = 0  # ticks of the last look, and of the last figures
-        self._asked = 0  # ticks of the last look for a credential
+        self.asked = 0  # ticks of the last look for a credential
         self._unread_at = -1  # the message that the heap had no room for comes behind this seq
-        self._dropped = 0  # messages that were too large, and told
+        self.dropped = 0  # messages that were too large, and told
         self._full = 0  # a message is in hand, and how far it has come
 
     def run(self):
@@ -122,8 +122,8 @@ class App:
                 if conversation.refused == "START_FAILED":
                     session.failures = _SLOW  # the cause lies with the server and may pass
                     session.again("retry", now)
-                elif conversation.refused == "UNAUTHORIZED" and diff(now, self._asked) >= _CREDENTIAL_MS:
-                    self._asked = now
+                elif conversation.refused == "UNAUTHORIZED" and diff(now, self.asked) >= _CREDENTIAL_MS:
+                    self.asked = now
                     conversation.retry(now)
             elif session.state != "connecting":
                 self._lost(now)  # the heap was full when we heard of it
@@ -133,8 +133,8 @@ class App:
                 self.link.open(now)
                 self._open = True
         conversation.closing = 0
-        if self.link.dropped != self._dropped:
-            self._dropped = self.link.dropped
+        if self.link.dropped != self.dropped:
+            self.dropped = self.link.dropped
             self.log.fault("TOO_LARGE", "more than message_bytes, or broken on a serial line: dropped")
         self.log.step(now)
         if self.live:
@@ -152,7 +152,7 @@ class App:
     def _receive(self, now):
         # Whether more than audio came. While a call waits, or may have come, everything is read before we go on.
         if self._full:
-            self._settle(now)
+            self._go_on(now)
         link, session = self.link, self.session
         news = False
         for _ in range(_EVENTS):
@@ -191,9 +191,9 @@ class App:
             gc.collect()
         else:
             self._full = 1
-        self._settle(now)
+        self._go_on(now)
 
-    def _settle(self, now):
+    def _go_on(self, now):
         # The message in hand. Whatever raises MemoryError is done once more, after a collection (see run).
         if 0 < self._full <= _TRIES:
             self._full += 1

@@ -37,9 +37,9 @@ class Conversation:
         self.unread = False  # more came at once than the App takes in a step
         self.stream = None  # shows what becomes of calls, where there is something to show it on
         if config["tool_stream"]:
-            from vrt.tools.stream import ToolStream  # noqa: PLC0415  (no heap for it where it is not wanted)
+            from vrt.tools.stream import Streams  # noqa: PLC0415  (no heap for it where it is not wanted)
 
-            self.stream = ToolStream(log.event)
+            self.stream = Streams(log.event)
         self.restored = journal.session_id is not None
         if self.restored:
             session.restore(journal.session_id, journal.rx, journal.tx, journal.epoch)

@@ -30,10 +30,10 @@ def decode(buf, n):
         raise WireError("MALFORMED", "not JSON", 0)
     most = max(_WEIGHT, len(buf) >> 4)
     if weight > most:
-        from vrt.protocol.lighten import lighten  # noqa: PLC0415  (a rare thing, and forgotten)
+        from vrt.protocol.trim import trim  # noqa: PLC0415  (a rare thing, and forgotten)
 
-        n = lighten(buf, n, most)
-        forget("vrt.protocol.lighten")
+        n = trim(buf, n, most)
+        forget("vrt.protocol.trim")
     n = join_surrogates(buf, n)
     try:
         message = json.loads(_text(memoryview(buf)[:n]))  # type: ignore[arg-type]  (the stubs know no views)

@@ -8,7 +8,7 @@ from vrt.tools.arguments import canonical
 _CALLS = const(8)  # shown at once; others are not
 
 
-class ToolStream:
+class Streams:
     def __init__(self, event):
         self._event = event
         self.calls = []  # [callId, name, epoch, its arguments are complete] of those that have not ended

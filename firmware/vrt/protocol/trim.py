@@ -4,7 +4,7 @@ from vrt.protocol.grammar import string_end, weigh
 from vrt.protocol.tables import SERVER
 
 
-def lighten(buf, n, most):
+def trim(buf, n, most):
     # Rewrites the JSON text buf[0:n] and returns its new length. Of an object stay the members that its type has in the
     # tables, where unknown ones are ignored anyway (§2.2); of these, null stands for each that weighs more than what
     # is left of `most`. Anything else is no message, and becomes 0.
