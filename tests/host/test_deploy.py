@@ -112,6 +112,7 @@ def test_users_tools_stay_until_others_are_named(profile, tmp_path, capsys):
     tools.write_text("x = 1\n")
     with FakeBoard(tmp_path) as board:
         run(profile, board, tools=tools)
+        assert not run(profile, board).changed
         (profile.folder / "board.py").write_text("y = 2\n" + STARTS)
         code = cli.main(["deploy", "test-board", "--port", board.port, "--stay"])
         said = capsys.readouterr()

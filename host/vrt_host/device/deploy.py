@@ -241,7 +241,7 @@ class _Work:
                 self.kept[name] = digest
         plain = {path: data for path, data in self.content.items() if path != LISTING}
         listing = json.loads(build.listing(profile, plain, own_tools=True))
-        listing["files"].update(self.kept)
+        listing["files"] = dict(sorted({**listing["files"], **self.kept}.items()))
         self.content[LISTING] = json.dumps(listing, separators=(",", ":")).encode()
 
     def run(self, version: str) -> Result:
