@@ -14,7 +14,7 @@ if __name__ == "__main__":
 
 from vrt.config import checked
 from vrt.errors import ConfigError
-from vrt.links import CLOSED, frames_plain, url, websocket
+from vrt.links import CLOSED, frames_plain, framing, opening, stuffing_plain, url, websocket
 from vrt.links.upgrade import read
 from vrt.protocol.grammar import weigh
 from vrt.protocol.session import Session
@@ -24,8 +24,12 @@ try:
     from vrt.links import frames
 except (SyntaxError, ValueError):
     frames = None
+try:
+    from vrt.links import stuffing
+except (SyntaxError, ValueError):
+    stuffing = None
 if sys.implementation.name != "micropython":
-    frames = None  # the shim imports them, and there they mean nothing
+    frames = stuffing = None  # the shim imports them, and there they mean nothing
 
 KEY = b"AAECAwQFBgcICQoLDA0ODw=="
 SEPARATOR = b"\x1e"  # between the steps of a sequence; JSON has no place for it
@@ -130,6 +134,68 @@ def connection(data):
     out.append(f"{client.close_code} {canonical(client.close_reason)} {client.dropped}")
     if client.close_code == CLOSED:  # no close code is so small
         raise ValueError("no close code")
+    return " ".join(out)
+
+
+def line(data):
+    # What comes over a serial line, cut as the first byte says, through the kernels: kind, count, size and CRC of each frame, and
+    # how much was noise. Every twin there is has to do the same.
+    texts = []
+    for kernels in (stuffing_plain, stuffing):
+        if kernels:
+            texts.append(_take(kernels, data))
+    if texts[0] != texts[-1]:
+        raise ValueError("the twins differ: " + texts[-1])
+    return texts[0]
+
+
+def _take(kernels, data):
+    state = array("i", bytes(4 * 16))
+    state[10] = LIMIT
+    size = (data[0] & 63) + 1 if data else 1
+    msg = bytearray(LIMIT + 4)
+    out = []
+    for at in range(1, len(data), size):
+        piece = data[at : at + size]
+        n = len(piece)
+        while True:
+            kind = kernels.feed(state, piece, n, msg)
+            n = 0
+            if not kind:
+                break
+            if kind in KINDS:
+                payload = bytes(msg[: min(state[2], LIMIT)])
+                out.append(f"{kind}:{state[6]}:{state[2]}:{crc32(payload)}")
+            else:
+                state[11] += 1
+    out.append(f"noise:{state[11]}")
+    return " ".join(out)
+
+
+KINDS = b"OYCcAPQX"
+
+
+def side(data):
+    # The same bytes through the device's side of a line that is open, answers included.
+    device = framing.Framing(LIMIT, 100, 64)
+    device.nonce = b"00c0ffee"
+    device.begin(1000)
+    size = (data[0] & 63) + 1 if data else 1
+    out = []
+    for at in range(1, len(data), size):
+        piece = data[at : at + size]
+        device.chunk[: len(piece)] = piece
+        n = len(piece)
+        while n or device.left():
+            event = device.next_event(n)
+            n = 0
+            if event in (2, 3):
+                out.append(f"{event}:{device.n}:{crc32(bytes(device.rx[: device.n]))}")
+            while device.out_n:
+                out.append(f"sent:{device.tx[1]}")
+                device.sent(device.out_n)
+    out.append(f"{device.close_code} {canonical(device.close_reason)} {device.dropped}")
+    out.append(str(opening.answer(data, b"00c0ffee")))
     return " ".join(out)
 
 
@@ -250,6 +316,8 @@ PARSERS = {
     "m": message,
     "f": stream,
     "w": connection,
+    "l": line,
+    "d": side,
     "u": upgrade,
     "a": address,
     "c": settings,

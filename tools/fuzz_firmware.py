@@ -10,13 +10,15 @@ import importlib
 import json
 import math
 import sys
+import zlib
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
-from fuzz_seeds import FORMATS, SEPARATOR, Target, frames, line, vectors
+from fuzz_seeds import FORMATS, SEPARATOR, Target, frames, line, lines, vectors
 from vrt_host.protocol import wire
+from vrt_host.protocol.framing import Decoder, Frame
 from vrt_host.resources import root
 
 for _folder in ("tools", "firmware", "tests/firmware/cpython"):
@@ -84,6 +86,26 @@ def device_connection(data: bytes) -> None:
 def _messages_of(text: str) -> list[str]:
     """Pings may be answered or left out, and a message too large is dropped whole: what is handed out counts."""
     return [part for part in text.split() if not part.startswith("sent:")]
+
+
+def device_line(data: bytes) -> None:
+    """The host's decoder takes the same frames from it, and the same noise."""
+    *found, noise = device.line(data).split()
+    decoder = Decoder()
+    expected = []
+    for one in decoder.feed(data[1:]):
+        if isinstance(one, Frame):
+            kept = one.payload[: device.LIMIT]
+            expected.append(f"{one.kind}:{one.number}:{len(one.payload)}:{zlib.crc32(kept)}")
+    assert found == expected, (found, expected)
+    assert noise == f"noise:{decoder.noise}", (noise, decoder.noise)
+
+
+def device_side(data: bytes) -> None:
+    """However the line is cut, the same comes out of it, but for what is sent when."""
+    whole = device.side(data)
+    other = device.side(bytes([(data[0] + 7) & 63]) + data[1:]) if data else whole
+    assert _messages_of(whole)[:-1] == _messages_of(other)[:-1], (whole, other)
 
 
 def device_upgrade(data: bytes) -> None:
@@ -298,6 +320,8 @@ TARGETS = (
     Target("device.message", device_message, lambda: vectors("server"), 18, text=True, letter="m"),
     Target("device.stream", device_stream, lambda: frames(b""), 8, letter="f"),
     Target("device.connection", device_connection, lambda: frames(b""), 6, letter="w"),
+    Target("device.line", device_line, lines, 5, letter="l"),
+    Target("device.side", device_side, lines, 4, letter="d"),
     Target("device.upgrade", device_upgrade, answers, 4, letter="u"),
     Target("device.address", device_address, addresses, 4, letter="a"),
     Target("device.settings", device_settings, configurations, 3, text=True, letter="c"),

@@ -10,12 +10,12 @@ import re
 from functools import cache
 from typing import Any, cast
 
-from fuzz_seeds import FORMATS, SEPARATOR, STEPS, Target, frames, line, vectors
+from fuzz_seeds import FORMATS, SEPARATOR, STEPS, Target, frames, line, lines, vectors
 from vrt_host.config import ServerConfig, is_loopback
 from vrt_host.connection import Connection
 from vrt_host.errors import LocalError, UsageError
 from vrt_host.links.websocket import _FOR_GOOD, WebSocketLink
-from vrt_host.protocol import audio, wire
+from vrt_host.protocol import audio, framing, wire
 from vrt_host.session import AudioFrame, Fault, Hello, Limits, Message, Session, State
 from vrt_host.tools import ArgumentsError, DeclaredTools
 from websockets.asyncio.server import ServerConnection
@@ -324,7 +324,34 @@ def lives_of_clients() -> list[bytes]:
     return [SEPARATOR.join(life) for life in lives]
 
 
+def host_line(data: bytes) -> None:
+    """The host's side of a serial line: what it says is frames, and however the line is cut, the same comes of it."""
+    made = [_lived(data[:1], data[1:]), _lived(bytes(((data[0] + 7) & 255,)) if data else b"", data[1:])]
+    assert made[0] == made[1], made
+
+
+def _lived(cut: bytes, data: bytes) -> list[object]:
+    side = framing.HostSide(300)
+    side.receive_data(framing.encode(framing.OPEN, 0, b'{"v":1,"nonce":"00c0ffee","window":64}'))
+    size = (cut[0] & 63) + 1 if cut else 1
+    said = b""
+    events: list[framing.Event] = []
+    for at in range(0, len(data), size):
+        side.receive_data(data[at : at + size])
+        events += side.events()
+        said += side.data_to_send()
+    side.receive_eof()
+    events += side.events()
+    assert len(b"".join(event.data for event in events)) <= 2 * len(data) + 1000
+    decoder = framing.Decoder()
+    frames = decoder.feed(said)
+    assert decoder.noise == 0
+    assert all(isinstance(frame, framing.Frame) for frame in frames)
+    return [frames, [event for event in events if event.kind != "noise"], side.noise]
+
+
 TARGETS = (
+    Target("host.line", host_line, lines, 6),
     Target("host.message", host_message, lambda: vectors("client") + vectors("server"), 20, text=True),
     Target("host.audio", host_audio, lambda: vectors("binary"), 2),
     Target("host.connection", host_connection, lives_of_clients, 12, text=True),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from vrt_host.protocol.framing import AUDIO, CLOSE, OPEN, OPENED, PART, PING, PONG, TEXT, encode
 from vrt_host.resources import root
 
 SEPARATOR = b"\x1e"
@@ -75,3 +76,19 @@ def frames(mask: bytes) -> list[bytes]:
     each = [frame(first, payload, mask) for first, payload in small]
     broken = [b"\x10\xf1\x02ab", b"\x08\x82\x7f" + bytes(8), b"\x08\x88\x01x"]
     return [b"\x05" + b"".join(each), b"\x3f" + b"".join(each), *(b"\x03" + one for one in each), *broken]
+
+
+def lines() -> list[bytes]:
+    """What comes over serial lines; the first byte is none of it (it says how it is cut)."""
+    ready = encode(TEXT, 0, b'{"v":1,"seq":0,"type":"ready"}')
+    said = (
+        encode(PART, 1, b"par")
+        + encode(PING, 2, b"\x07")
+        + encode(TEXT, 2, b"ted")
+        + encode(AUDIO, 3, bytes(range(200)))
+    )
+    opened = json.dumps({"v": 1, "nonce": "00c0ffee", "window": 1000}).encode()
+    whole = encode(OPEN, 0, opened) + b"rst:0x1\r\n" + encode(OPENED, 0, opened) + ready + said
+    ends = [encode(AUDIO, 1, bytes(400)), encode(CLOSE, 0, b"\x0f\xa0bye"), encode(PONG, 0, b"\x01")]
+    parts = [whole, whole + b"".join(ends), *(ready + said + end for end in ends)]
+    return [bytes((cut,)) + part for cut in (5, 63) for part in [*parts, *vectors("serial")]]
