@@ -13,6 +13,7 @@ import esp_image
 import pytest
 from vrt_host import cli
 from vrt_host.device import flash, image_file, ports
+from vrt_host.device.image import make
 from vrt_host.errors import UsageError
 
 MOCK = Path(sys.executable).parent / "esp32-mock-bootloader"
@@ -111,6 +112,20 @@ def test_flash_erases_only_when_asked(chips, board, tmp_path, monkeypatch):
         ["write-flash", "0x0", str(image.path)],
         ["write-flash", "--erase-all", "0x0", str(image.path)],
     ]
+
+
+def test_image_that_brings_files_says_that_it_replaces_those_of_the_board(board, tmp_path, monkeypatch):
+    said = []
+    monkeypatch.setattr(flash, "_run", lambda *_: "Chip type: ESP32-S3\nDetected flash size: 4MB")
+    monkeypatch.setattr(ports, "check", lambda port: None)
+    image = image_file.read(esp_image.write(tmp_path), board)
+    path = tmp_path / "whole.bin"
+    path.write_bytes(make(image, {"main.py": b"1"}))
+    flash.flash("/dev/x", board, image_file.read(path, board), erase=False, say=said.append, progress=print)
+    assert (
+        "writing whole.bin, which brings its own files: those on the board, settings too, are replaced"
+        in said
+    )
 
 
 def test_flash_erases_a_real_rom(chips, board, tmp_path, capsys):

@@ -7,6 +7,7 @@ else in one of two folders, `a/` and `b/`, of which the file `slot` names the on
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 import json
 import re
@@ -145,6 +146,11 @@ def path_of(name: str, path: Path) -> str:
 
 
 def _compiled(cross: Compiler, source: Path, shown: str, *options: str) -> bytes:
+    return _compile(cross, source, source.read_bytes(), shown, options)
+
+
+@functools.lru_cache(512)  # boards have most of their files in common
+def _compile(cross: Compiler, source: Path, _: bytes, shown: str, options: tuple[str, ...]) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "out.mpy"
         cross.compile(source, target, shown, *options)
