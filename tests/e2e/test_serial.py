@@ -4,7 +4,9 @@ import asyncio
 import contextlib
 import itertools
 import random
+import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import pytest
 from vrt_host.agents import base
 from vrt_host.agents.echo import EchoAgent
 from vrt_host.config import ServerConfig
+from vrt_host.resources import root
 from vrt_host.server import serve
 from vrt_host.sim.board import SimBoard
 
@@ -226,3 +229,32 @@ async def test_ctrl_c_from_a_host_with_a_connection_stops_nothing(path):
         board.say((9_000 * np.sin(2 * np.pi * 300 * t)).astype(np.int16))
         await watched.count(1, "sound", on=True)
         assert not watched.named("lost")
+
+
+def test_conformance_of_a_client_on_a_cable(vrt, command, path):
+    code, lines, errors = vrt(
+        "conformance",
+        "client",
+        "--serial",
+        str(path),
+        *("--only", "client.resume", "--only", "client.tools", "--"),
+        *(*command, "sim", "--url", "{url}", "--tools", str(root() / "boards/sim/conformance.py")),
+        *("--heap", "256k"),
+        timeout=180,
+    )
+    assert code == 0, "\n".join(lines) + errors
+    assert re.search(r"[2-9]\d passed, \d+ not testable", lines[-1]), lines[-1]
+
+
+def test_harness_with_a_board_on_a_cable(vrt, command, path):
+    words = [*command, "sim", "--url", f"serial:{path}", "--heap", HEAP, "--set", "listen=button", "--json"]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as board:
+        try:
+            scenarios = ("late-call", "cut-while-a-call-runs", "host-away", "slow-network")
+            code, lines, errors = vrt("harness", *scenarios, "--device", f"serial:{path}", timeout=180)
+        finally:
+            board.terminate()
+    assert code == 0, "\n".join(lines) + errors
+    told = "\n".join(lines)
+    assert "a serial line cannot be slowed down" in told
+    assert re.search(r"\d+ passed, [1-9] not testable", lines[-1]), lines[-1]
