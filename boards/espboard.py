@@ -129,8 +129,8 @@ def watchdog(ms):
     _dog = machine.WDT(timeout=ms)
 
 
-def serial():
-    # The stream of the serial link. Raises KeyError when the board has none.
+def _serial():
+    # The port of the serial link.
     import espserial  # pyright: ignore[reportMissingImports]
 
     return espserial.stream(_made["serial"])
@@ -165,7 +165,7 @@ class Output:
 
 def start(file):
     # `file`: the board's board.py, which board.json is beside. First of all the pins take the levels that they must have.
-    global NAME, DESCRIPTION, _made, _button, _light
+    global NAME, DESCRIPTION, _made, _button, _light, serial, volume
     with open(file[: file.rfind("/") + 1] + "board.json") as text:
         made = _made = json.load(text)
     for name, entry in made["outputs"].items():
@@ -182,6 +182,10 @@ def start(file):
         from espled import Light  # pyright: ignore[reportMissingImports]
 
         _light = Light(made["led"])
+    if "serial" in made:
+        serial = _serial
+    if "codec" in made["speaker"]:
+        volume = espsound.volume
     NAME = made["id"]
     DESCRIPTION = {
         "id": NAME,

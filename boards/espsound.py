@@ -134,6 +134,11 @@ def amplify(on):
     _amplifier.value(entry["on"] if on else 1 - entry["on"])
 
 
+def volume(percent):
+    # Of the codec: 0 is silent, 100 is its full level.
+    _codec(made["speaker"]["codec"]).volume(percent)
+
+
 def _open(unit, lines, **how):
     # `lines`: bit clock, word select, data.
     sck, ws, sd = [Pin(number) for number in lines]

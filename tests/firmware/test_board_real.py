@@ -8,7 +8,9 @@ import micropython
 from fake_machine import BOARDS, Reset, booted, codec_chips, described
 from support import SkipTest, raises
 
-OFFERED = "microphone speaker button led output safe wait event config storage restart serial wlan watchdog reset_cause"
+OFFERED = (
+    "microphone speaker button led output safe wait event config storage restart wlan watchdog reset_cause"
+)
 
 
 def profiles():
@@ -50,6 +52,8 @@ def test_every_board_offers_what_the_firmware_may_call():
         assert made["DESCRIPTION"]["duplex"] == entry["duplex"]
         for offered in OFFERED.split():
             assert offered in made, offered
+        assert ("serial" in made) == ("serial" in entry)
+        assert ("volume" in made) == ("codec" in entry["speaker"])
 
 
 def test_the_dma_is_what_the_ports_block_rule_makes_of_ibuf():
@@ -238,8 +242,10 @@ def test_the_cause_of_a_start_is_in_words():
 
 def test_a_uart_is_a_stream_that_does_not_wait():
     board, machine = booted("bread-compact-esp32")
-    board._made["serial"] = {"kind": "uart", "unit": 1, "tx": 22, "rx": 23}
-    stream = board.serial()
+    assert not hasattr(board, "serial")
+    import espserial  # noqa: PLC0415
+
+    stream = espserial.stream({"kind": "uart", "unit": 1, "tx": 22, "rx": 23})
     uart = machine.uart
     assert (uart.unit, uart.baudrate, uart.pins) == (1, 921600, (22, 23))
     buf = bytearray(8)

@@ -299,6 +299,11 @@ def test_codecs_are_told_which_way_the_sound_goes():
     talk.run(300, speaking=True)
     assert registers[0x02] == 3 << 3
     assert registers[0x31] == 0
+    talk.board.volume(0)
+    assert registers[0x32] == 0
+    talk.run(200, live=True)
+    talk.run(300, speaking=True)
+    assert registers[0x32] == 0  # as it was set
 
 
 def test_a_frame_allocates_nothing():
