@@ -91,7 +91,7 @@ class App:
         if unread or look:
             look = self._receive(now) or look
         if speaker:
-            if speaker.poll(now):
+            if speaker.poll(now) and not sound.probe:
                 self.log.event("played")
             if speaker.playing != sound.playing:
                 sound.playing = speaker.playing
@@ -127,7 +127,7 @@ class App:
                     conversation.retry(now)
             elif session.state != "connecting":
                 self._lost(now)  # the heap was full when we heard of it
-            if session.wants_link(now) and (not wifi or wifi.way(self, now)):
+            if not self.sound.probe and session.wants_link(now) and (not wifi or wifi.way(self, now)):
                 gc.collect()  # TLS wants large pieces
                 self.log.event("connecting", failures=session.failures)
                 self.link.open(now)

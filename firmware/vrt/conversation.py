@@ -84,7 +84,7 @@ class Conversation:
         # Switches the microphone; somebody who begins to speak over the agent interrupts it.
         sound, button = self.sound, self.button
         wanted = (button.asked or button.tail) and not self.config["mute"]
-        sound.listen(wanted, self.turn == "speaking", now)
+        sound.listen(wanted, self.turn or "idle", now)
         voice = wanted and not sound.half and button.is_open and sound.mic is not None and sound.mic.voiced
         # While a confirmation waits in silence the user may speak: the hand answers, not the voice.
         over = sound.playing or (self.tools.queue and not self.tools.confirm.asking)
@@ -216,7 +216,7 @@ class Conversation:
         elif kind == "audio.start":
             item = event["itemId"]
             log.event("audio_start", item=item, epoch=event["epoch"])
-            if self.sound.speaker and not self.sound.speaker.begin(item):
+            if not self.sound.begin(item):
                 log.fault("ITEMS", "too many audio items wait; this one is not played")
         elif kind == "transcript":
             log.event(kind, role=event["role"], text=event["text"], final=event["final"])

@@ -47,7 +47,7 @@ def test_a_format_that_cannot_be_made_silences_its_direction_only():
     raises(ConfigError, made.adopt, {"input": {"encoding": "opus"}, "output": {"encoding": "pcmu"}})
     assert made.speaker is not None
     assert made.mic is None
-    made.listen(True, False, 0)
+    made.listen(True, "idle", 0)
     made.send(None, None, False, 0)
     made.adopt({"input": {"encoding": "pcmu"}, "output": {"encoding": "pcmu"}})
     assert made.mic is not None

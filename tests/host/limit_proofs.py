@@ -139,7 +139,7 @@ PROOFS = {
     "tools/journal.py _ARGUMENTS": _LIMITS + "device_keeps_short_arguments_alone_for_its_report",
     # The device: sound and button
     "config.json buffer_ms": _TURNS + "audio_is_announced_cut_and_paced",
-    "sound.py _SPARE_MS": _DEVICE + "sound.py::test_the_ring_holds_what_was_announced_and_200_ms",
+    "audio/make.py _SPARE_MS": _DEVICE + "sound.py::test_the_ring_holds_what_was_announced_and_200_ms",
     "audio/formats.py _LARGEST": _DEVICE + "speaker.py::test_speaker_refuses_formats_it_cannot_play",
     "config.py _PCM16_MS": _DEVICE + "config.py::test_much_pcm16_does_not_fit",
     "audio/speaker.py _ITEMS": _DEVICE + "speaker.py::test_speaker_refuses_more_items_than_it_can_tell_apart",
