@@ -4,9 +4,6 @@ import os
 import sys
 import time
 
-_WATCHDOG_MS = 30_000  # without a look at the hardware; then the board starts again
-_PROMPT_MS = 3_600_000  # the same for somebody at the prompt: a watchdog cannot be switched off
-
 
 def problem(implementation):
     # Why this runtime cannot be used, or None. Ones older than 1.27 allocate in slice assignment, which the audio paths do
@@ -32,9 +29,9 @@ def run(board):
         app = start(board)
         del start  # its module shall not stay in the heap
         if app:
-            app.crash = before
+            app.crash = before  # pyright: ignore[reportAttributeAccessIssue]
             if hasattr(board, "watchdog"):
-                board.watchdog(_WATCHDOG_MS)
+                board.watchdog(30_000)  # without a look at the hardware: then the board starts again
             app.run()
     except ConfigError as error:
         board.event("error", code="CONFIG", message=str(error))
@@ -47,7 +44,7 @@ def run(board):
     finally:
         board.safe()
         if app and hasattr(board, "watchdog"):
-            board.watchdog(_PROMPT_MS)
+            board.watchdog(3_600_000)  # for somebody at the prompt: it cannot be switched off
         if app:
             app.sound.close()
             if app.link.sock:

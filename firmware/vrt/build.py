@@ -22,10 +22,12 @@ _SERIAL_BYTES = const(240)  # the same on a serial line, where a frame may be tw
 
 def start(board):
     # The device, or None when it was stopped. Raises ConfigError.
-    wifi = None
+    air = None
     if hasattr(board, "wlan"):
-        wifi = wireless(board)
-        if wifi is False:
+        from vrt.setup.air import Air
+
+        air = Air(board, settings)
+        if not air.begin():
             return None
     from vrt.config import checked
 
@@ -35,11 +37,8 @@ def start(board):
     vrt.forget("vrt.config")
     if cancelled(board, config["safe_boot_ms"]):
         return None
-    if wifi:
-        wifi.tls = config["url"].startswith("wss:")
-        wifi.ntp = config["ntp"]
-        if not join(board, wifi):
-            return None
+    if air and not air.join(config):
+        return None
     slots = sys.modules.get("slots")  # of boards that take updates
     if slots and config["update_key"]:
         update(board, config, slots)
@@ -48,12 +47,8 @@ def start(board):
         from vrt.setup.live import Live
 
         app.live = Live(slots, board, config, time.ticks_ms())  # pyright: ignore[reportAttributeAccessIssue]
-    if wifi:
-        from vrt.setup.forget import Forget
-
-        wifi.event = app.log.event
-        wifi.forget = Forget(board)
-        app.wifi = wifi
+    if air:
+        air.adopt(app)
     vrt.forget("vrt.build")
     if hasattr(gc, "threshold"):
         gc.threshold(gc.mem_free() // _COLLECT_PART)
@@ -75,34 +70,6 @@ def settings(board):
         vrt.forget("vrt.setup.settings")
         board.event("error", code="CONFIG", message=why + "; the copy from before is used")
         return made
-
-
-def wireless(board):
-    # The board's Wi-Fi, or None when the link is another. Whoever has no credentials waits here for somebody to give some; False:
-    # the button stopped it.
-    try:
-        config = settings(board)
-    except ConfigError:  # told later, when at least there is a network
-        config = {}
-    if not isinstance(config, dict) or config.get("url") == "serial:":
-        return None
-    from vrt.links.wifi import Wifi
-
-    ssid, password = config.get("wifi_ssid") or "", config.get("wifi_password") or ""
-    wifi = Wifi(board.wlan(), ssid, password, board.event, clock=getattr(board, "clock", None))
-    return wifi if ssid or join(board, wifi) else False
-
-
-def join(board, wifi):
-    # Whether the device shall go on: with Wi-Fi, or without.
-    from vrt.setup.onboard import onboard
-
-    going = onboard(board, wifi)
-    vrt.forget("vrt.setup.onboard")
-    for name in ("improv", "settings"):
-        if "vrt.setup." + name in sys.modules:
-            vrt.forget("vrt.setup." + name)
-    return going
 
 
 def update(board, config, slots):

@@ -45,9 +45,9 @@ def ended(board, error, began, again):
     text = clean(board, f"{type(error).__name__}: {error}")
     trace = ""
     if hasattr(sys, "print_exception"):
-        out = io.StringIO()
-        sys.print_exception(error, out)
-        trace = clean(board, out.getvalue())
+        out = io.BytesIO()
+        sys.print_exception(error, out)  # pyright: ignore[reportArgumentType]
+        trace = clean(board, out.getvalue().decode())  # pyright: ignore[reportAttributeAccessIssue]
     uptime = diff(time.ticks_ms(), began)
     _add(board, log, text, _place(trace), uptime)
     board.event("error", code="CRASH", message=text)
