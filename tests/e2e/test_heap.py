@@ -25,6 +25,7 @@ import board
 from vrt.build import start
 
 app = start(board)
+del start  # as main.py does
 sleep = board.wait
 rounds = 0
 
