@@ -11,6 +11,7 @@ from vrt_host.agents.script import load
 from vrt_host.agents.scripted import ScriptedAgent
 from vrt_host.config import ServerConfig
 from vrt_host.server import serve
+from vrt_host.sim import wav
 from vrt_host.sim.board import SimBoard
 from vrt_host.sim.converters import Echo
 from vrt_host.sim.hardware import Hardware
@@ -180,3 +181,89 @@ async def test_half_duplex_echo_agent_does_not_talk_to_itself():
         await rig.until(end + 5)
         assert rig.loudest(0, end) > HUSHED
         assert rig.loudest(end + 1) < HUSHED
+
+
+# --- full duplex: only on a path that has been proven
+
+
+def talking(folder, seconds):
+    """What a script says for so long: as loud as speech gets."""
+    wav.save(folder / "reply.wav", sentence(seconds, level=20_000), 16_000)
+    return {"say": {"text": "A long reply.", "wav": "reply.wav"}}
+
+
+@pytest.mark.parametrize(
+    "echo", [None, Echo(38, 2), Echo(42, 60, room_ms=200)], ids=["none", "38-dB", "42-dB-in-a-room"]
+)
+async def test_full_duplex_on_a_proven_path_hears_a_voice_and_never_its_own(tmp_path, echo):
+    rig = Rig(scripted(tmp_path, talking(tmp_path, 5), voiced_ms=300))
+    async with rig.board(echo=echo, noise_rms=10) as board:
+        told = await rig.next("echo")
+        assert told["duplex"] == "full"
+        assert told["loss_db"] > 36
+        assert told["t"] < (await rig.next("ready"))["t"]
+        _, end = board.say(sentence())
+        begun = await rig.next("sound", on=True, count=2)  # the first is the probe's
+        await rig.until(begun["t"] + 3)
+        during = [t for t, _ in rig.heard if t > begun["t"]]
+        assert len(during) > 100  # the microphone is on
+        assert rig.loudest(end + 0.3) < HUSHED
+        assert not rig.named("interrupt")
+        onset, end = board.say(sentence(level=4000))
+        assert (await rig.next("interrupt"))["reason"] == "speech"
+        silent = await rig.next("sound", on=False, count=2)
+        assert silent["t"] - onset < 0.5
+        await rig.next("turn", state="thinking", count=2)
+        assert rig.loudest(onset, end + 0.2) > HUSHED  # and the host hears it
+
+
+@pytest.mark.parametrize("echo", [Echo(32, 2), Echo(6, 80, room_ms=200)], ids=["32-dB", "6-dB-in-a-room"])
+async def test_full_duplex_on_an_unproven_path_is_half_duplex(tmp_path, echo):
+    rig = Rig(scripted(tmp_path, talking(tmp_path, 2), voiced_ms=300))
+    async with rig.board(echo=echo) as board:
+        told = await rig.next("echo")
+        assert told["duplex"] == "half"
+        assert abs(told["loss_db"] - echo.loss_db) <= 3
+        _, end = board.say(sentence())
+        first = await rig.next("sound", on=True, count=2)
+        last = await rig.next("sound", on=False, count=2)
+        await rig.until(last["t"] + 2)
+        assert not [t for t, _ in rig.heard if first["t"] + 0.1 < t < last["t"] + 0.25]
+        assert rig.loudest(end + 0.3) < HUSHED
+        assert len(rig.named("turn", state="thinking")) == 1
+        assert not rig.named("interrupt")
+
+
+VOLUME = """
+from vrt.tools import tool
+from vrt.volume import volume
+
+@tool("Set the speaker's volume.", {"percent": {"type": "integer", "minimum": 0, "maximum": 100}}, name="volume")
+def louder(percent):
+    return {"percent": volume(percent)}
+"""
+
+
+async def test_volume_is_set_by_a_tool_and_the_echo_measured_again(tmp_path):
+    tools = tmp_path / "tools.py"
+    tools.write_text(VOLUME)
+    rig = Rig(
+        scripted(
+            tmp_path,
+            REPLY,
+            {"call": {"tool": "volume", "arguments": {"percent": 50}}},
+            {"waitResult": True},
+            REPLY,
+        )
+    )
+    async with rig.board(echo=Echo(45, 5), tools=tools, config={"buffer_ms": 200}) as board:
+        await rig.next("echo", duplex="full")
+        board.say(sentence())
+        result = await rig.next("result")
+        assert result["result"]["output"] == {"percent": 50}
+        await rig.next("echo", count=2, duplex="full")
+        played = rig.hardware.speaker.samples.astype(int)
+        assert 9_500 < np.abs(played).max() < 10_200  # a tone of 0.3, at full volume
+        sounds = rig.named("sound", on=True)
+        last = rig.hardware.speaker.between(sounds[-2]["t"] + 0.5, sounds[-2]["t"] + 1).astype(int)
+        assert 2_300 < np.abs(last).max() < 2_600  # and at a quarter of it
