@@ -217,12 +217,12 @@ def test_unplugged_board_has_its_firmware_and_the_next_deploy_goes_on(
     with monkeypatch.context() as patch, FakeBoard(tmp_path, files=before) as board:
         real = repl.Repl.run
 
-        def run_or_pull(self, code, heard=None):
+        def run_or_pull(self, code, **options):
             nonlocal count
             count += 1
             if count == step:
                 board.unplug()
-            return real(self, code, heard)
+            return real(self, code, **options)
 
         patch.setattr(repl.Repl, "run", run_or_pull)
         code = cli.main(["deploy", "test-board", "--port", board.port])
@@ -271,7 +271,9 @@ def test_chip_is_known_by_what_micropython_says(machine, chips):
 )
 def test_other_pythons_are_refused(profile, tmp_path, monkeypatch, said, reason):
     real = repl.Repl.ask
-    monkeypatch.setattr(repl.Repl, "ask", lambda self, code: {**real(self, code), **said})
+    monkeypatch.setattr(
+        repl.Repl, "ask", lambda self, code, **options: {**real(self, code, **options), **said}
+    )
     with FakeBoard(tmp_path, files=MINE) as board:
         with pytest.raises(VrtError, match=reason):
             run(profile, board)

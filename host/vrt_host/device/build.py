@@ -119,8 +119,11 @@ def _cross(profile: Profile, arch: str | None) -> Compiler:
 def _slot(profile: Profile, cross: Compiler, tools: Path | None) -> dict[str, bytes]:
     sources = needed(profile)
     own = tools or profile.folder / "tools.py"
-    if tools is not None and not tools.is_file():
-        raise UsageError(f"cannot read {tools}: no such file")
+    if tools is not None:
+        try:
+            tools.read_bytes()
+        except OSError as error:
+            raise UsageError(f"cannot read {tools}: {error.strerror or error}") from None
     made = {
         "board.json": json.dumps(
             {name: value for name, value in profile.data.items() if name not in _FOR_PEOPLE},

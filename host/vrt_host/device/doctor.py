@@ -168,7 +168,8 @@ class _Doctor:
             self.listed(repl, slot, found)
         if self.board.marked:
             waits = (self.board.slot or "").strip()
-            self.add("update", "ok", f"an update is on trial or waits for it ({waits})")
+            trial = "was on trial, which this look has ended: the board goes back to the one before"
+            self.add("update", "ok", f"one {trial if '!' in waits else 'waits for its trial'} ({waits})")
 
     def listed(self, repl: Repl, slot: str, found: dict[str, str]) -> None:
         again = f"vrt deploy {found['board']} --port {repl.port}"

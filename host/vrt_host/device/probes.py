@@ -11,6 +11,8 @@ from typing import Any
 from vrt_host.device.build import LISTING
 from vrt_host.device.repl import Repl
 
+_NETWORK_S = 40.0  # a name that is looked for, a scan or a handshake can be silent for so long
+
 _DAMAGED = """
 _l = {}
 try:
@@ -187,14 +189,14 @@ def crashes(repl: Repl) -> dict[str, Any] | None:
 
 def wifi(repl: Repl) -> dict[str, Any]:
     """Join the Wi-Fi of the settings: `{"state": "absent"}`, or "up" with ip and rssi, or "down" with reason and seen."""
-    return dict(repl.ask(_WIFI))
+    return dict(repl.ask(_WIFI, patience_s=_NETWORK_S))
 
 
 def clock(repl: Repl, server: str) -> list[int]:
     """The board's time, UTC: year to second; a clock that is not set asks `server` first (empty: nobody)."""
-    return list(repl.ask(_CLOCK % server))
+    return list(repl.ask(_CLOCK % server, patience_s=_NETWORK_S))
 
 
 def host(repl: Repl) -> dict[str, Any]:
     """How far a connection to the host of the settings comes: stage, reason in the board's words, close code."""
-    return dict(repl.ask(_HOST))
+    return dict(repl.ask(_HOST, patience_s=_NETWORK_S))

@@ -92,14 +92,17 @@ class Repl:
             self._transport.in_raw_repl = False
         self.close()
 
-    def run(self, code: str, heard: Callable[[bytes], None] | None = None) -> str:
-        """Run code; what it printed. Raises BoardError when it raised."""
+    def run(self, code: str, *, patience_s: float = ANSWER_S) -> str:
+        """Run code; what it printed. `patience_s` is the longest silence. Raises BoardError when it raised."""
         with self._wire():
-            return str(self._transport.exec(code, data_consumer=heard).decode("utf-8", "replace"))
+            said, raised = self._transport.exec_raw(code, timeout=patience_s)
+        if raised:
+            raise BoardError(raised.decode("utf-8", "replace"))
+        return str(said.decode("utf-8", "replace"))
 
-    def ask(self, code: str) -> Any:
+    def ask(self, code: str, *, patience_s: float = ANSWER_S) -> Any:
         """Run code whose last line of output is JSON; the value."""
-        said = self.run(code).strip().splitlines()
+        said = self.run(code, patience_s=patience_s).strip().splitlines()
         try:
             return json.loads(said[-1])
         except (IndexError, ValueError):
