@@ -27,7 +27,8 @@ class Uart(io.IOBase):
     window = 3072  # bytes that it takes while nobody reads, and some are on their way
 
     def __init__(self, entry):
-        # timeout=0: reading does not wait. The buffers hold what comes and goes during a slow step.
+        # timeout=0: reading does not wait, and writing only when so much is on its way already. The buffers hold what comes and
+        # goes during a slow step.
         tx, rx = Pin(entry["tx"]), Pin(entry["rx"])
         self.uart = uart = machine.UART(
             entry["unit"], _BAUD, tx=tx, rx=rx, rxbuf=_BUFFER, txbuf=_BUFFER, timeout=0
