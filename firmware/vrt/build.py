@@ -76,6 +76,7 @@ def update(board, config, slots):
     # Fetches the update that was noted before the restart, if one was, and starts again, with it.
     from vrt.setup.fetch import attempt
 
+    board.led("update")
     if attempt(board, config, slots):
         board.restart()
     vrt.forget("vrt.setup.fetch", "vrt.setup.update")
