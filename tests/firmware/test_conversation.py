@@ -855,3 +855,29 @@ def test_the_device_reports_its_true_state_after_an_interruption():
     device.press(100)
     device.run(100)
     assert device.stream()[-1] == "context"
+
+
+def test_long_results_that_nobody_acknowledges_fill_the_outbox_before_the_heap():
+    device = opened()
+    device.app.tools.tools[0].function = lambda state: "x" * 1000
+    count = 0
+    while not device.link.closes:
+        count += 1
+        device.call("light", 1, call=f"c{count}", state="on")
+        device.run(20)
+    assert device.link.closes == [4000]
+    assert device.last("error")["code"] == "OUTBOX_FULL"
+    results = len(device.sent("tool.result"))
+    assert 4 < results < 10
+    device.run(1000)
+    device.ready(resumedFrom=results)
+    device.receive("pong")
+    device.seq = device.sent("hello")[-1]["resumeFrom"]
+    assert device.seq in (count - 1, count)
+    for number in range(device.seq + 1, 20):
+        device.call("light", 1, call=f"c{number}", state="on")
+        device.run(20)
+        device.receive("ack", upTo=device.app.session.streams.last)
+    device.run(100)
+    answered = [result["callId"] for result in device.sent("tool.result")]
+    assert answered == [f"c{number}" for number in range(1, 20)]

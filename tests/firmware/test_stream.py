@@ -195,3 +195,14 @@ def test_incoming_follows_seq_past_small_integers():
     assert inbox.take(0xFFFFFFFF, 0)
     assert not inbox.take(0xFFFFFFFF, 0)
     assert inbox.gaps == 0
+
+
+def test_long_messages_take_more_slots():
+    streams = Streams(16384, 32)
+    for size, slots in ((100, 1), (500, 2), (1000, 4), (1500, 6), (10_000, 8)):
+        before = streams.free()
+        streams.add({"type": "text", "text": "x" * (size - 50)})
+        assert before - streams.free() == slots, size
+    streams.sent = streams.last
+    streams.ack(5)
+    assert streams.free() == 32

@@ -98,6 +98,8 @@ PROOFS = {
     "app.py _CREDENTIAL_MS": _DEVICE
     + "conversation.py::test_a_fresh_token_is_tried_once_without_being_asked",
     "protocol/session.py _SLOTS": _DEVICE + "app.py::test_device_closes_when_nothing_is_acknowledged",
+    "protocol/stream.py _SLOTS_MOST": _DEVICE
+    + "conversation.py::test_long_results_that_nobody_acknowledges_fill_the_outbox_before_the_heap",
     "protocol/session.py _SPARE": _DEVICE
     + "session.py::test_client_refuses_text_and_context_before_the_slots_of_calls_are_touched",
     "protocol/stream.py _ACK_MS": _DEVICE + "stream.py::test_incoming_acknowledges_in_time_for_250_ms",

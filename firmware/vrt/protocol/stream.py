@@ -6,6 +6,7 @@ from vrt.protocol.wire import encode
 
 _ACK_MS = const(180)  # 250 are RECOMMENDED (§4.2), and the loop does not look at every moment
 _ACK_MESSAGES = const(32)
+_SLOTS_MOST = const(8)  # of one message
 
 
 class Streams:
@@ -33,7 +34,11 @@ class Streams:
         self.restored = False  # more may have been sent than `last` says
 
     def free(self):
-        return self.slots - len(self.kept)
+        # Slots. A long message takes more of them, up to 8: a peer that acknowledges nothing must not fill the heap.
+        n = self.slots
+        for data in self.kept:
+            n -= min(1 + (len(data) >> 8), _SLOTS_MOST)
+        return n
 
     def add(self, message):
         # Numbers a message and keeps it, encoded. Raises ProtocolError, before it has a seq, if it is too large or no JSON.
