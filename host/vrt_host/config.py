@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import re
 import ssl
@@ -132,3 +133,13 @@ def _check_origin(origin: str) -> None:
             f"{origin!r} is not an origin; write it as https://HOST or https://HOST:PORT, as browsers do: in lower case, "
             "without a port that is the usual one"
         )
+
+
+def why_not(config: ServerConfig, error: OSError) -> str:
+    """Why it cannot be listened there, and what to do about it."""
+    where = f"{config.host or 'every address'} port {config.port}"
+    if error.errno == errno.EADDRINUSE:
+        return f"{where} is in use: stop the program that has it, or choose another --port (0: any free one)"
+    if error.errno == errno.EACCES:
+        return f"{where} may not be opened by this user: choose a --port above 1023"
+    return f"cannot listen on {where}: {error.strerror or error}; give --host an address of this machine"

@@ -18,10 +18,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import json
 import logging
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -32,12 +32,13 @@ from websockets.typing import Origin
 
 from vrt_host.agents.base import Agent
 from vrt_host.auth import ANONYMOUS, Authenticator
-from vrt_host.config import ServerConfig, TurnLimits
+from vrt_host.config import ServerConfig, TurnLimits, why_not
 from vrt_host.connection import Connection, Event
 from vrt_host.errors import AgentStartError, UsageError
 from vrt_host.links.base import Link
-from vrt_host.links.serial import SerialLink, SerialPort
+from vrt_host.links.serial import SerialLink
 from vrt_host.links.websocket import CLOSE_TIMEOUT_S, WRITE_LIMIT, WebSocketLink, quiet
+from vrt_host.ports import Ports
 from vrt_host.runner import Alarm, Observer, Runner, printable, without_tokens
 from vrt_host.session import AudioFrame, Close, Fault, Hello, Limits, Message
 from vrt_host.tools import DeclaredTools
@@ -78,8 +79,10 @@ async def serve(
     async with contextlib.AsyncExitStack() as stack:
         if updates is not None:
             await stack.enter_async_context(updates.listen(config, host.auth))
-        stack.push_async_callback(host.close_ports)
-        await host.open_ports(serial_link)
+        most = READ_ON * host.limits.message_bytes
+        await stack.enter_async_context(
+            Ports(config.serial, partial(Seat, host), max_message=most, link=serial_link)
+        )
         await _serve(host, await host.listen(link), ready, stop)
 
 
@@ -122,7 +125,6 @@ class Host:
         self._agent_factory = agent_factory
         self._runners: dict[str, Runner] = {}
         self._seats: set[Seat] = set()
-        self._ports: list[SerialPort] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._starting: set[asyncio.Task[None]] = set()
         self._stopping = False
@@ -153,34 +155,9 @@ class Host:
                 **options,
             )
         except OSError as error:
-            raise UsageError(_why_not(config, error)) from None
+            raise UsageError(why_not(config, error)) from None
         except UnicodeError:  # a label of the name is empty or too long
             raise UsageError(f"{config.host[:80]} is not an address or a name; give --host another") from None
-
-    async def open_ports(self, link: type[SerialLink] = SerialLink) -> None:
-        """Open the serial ports; raises `UsageError` for one that is there and cannot be used."""
-        seats: dict[SerialLink, Seat] = {}
-
-        def opened(link: SerialLink) -> None:
-            seats[link] = seat = Seat(self, link)
-            self._seats.add(seat)
-            link.attach(seat)
-
-        def gone(link: SerialLink) -> None:
-            seat = seats.pop(link)
-            self._seats.discard(seat)
-            seat.gone()
-
-        for name in self.config.serial:
-            most = READ_ON * self.limits.message_bytes
-            port = SerialPort(name, opened, gone, max_message=most, link=link)
-            await port.open()
-            self._ports.append(port)
-
-    async def close_ports(self) -> None:
-        """Close them, after what was said last has left."""
-        for port in self._ports:
-            await port.close()
 
     async def watch(self) -> None:
         """End the sessions of principals that were revoked; let boards that are idle hear of an update."""
@@ -234,12 +211,10 @@ class Host:
         """The life of one link."""
         assert isinstance(link, WebSocketLink)
         seat = Seat(self, link)
-        self._seats.add(seat)
         try:
             link.attach(seat)
             await link.wait_closed()
         finally:
-            self._seats.discard(seat)
             seat.gone()
 
     # --- sessions
@@ -337,6 +312,7 @@ class Seat:
 
     def __init__(self, host: Host, link: Link) -> None:
         self._host = host
+        host._seats.add(self)
         self._loop = asyncio.get_running_loop()
         self.link = link
         self.peer = link.peer
@@ -390,6 +366,7 @@ class Seat:
 
     def gone(self) -> None:
         """Nothing is left of the link."""
+        self._host._seats.discard(self)
         self._alarm.cancel()
         self.connection.receive_eof(self.now())
         self.runner = None
@@ -505,15 +482,6 @@ class Seat:
                 self._observe_message("message.out", frame)
             else:
                 self._observe("audio.out", bytes=len(frame))
-
-
-def _why_not(config: ServerConfig, error: OSError) -> str:
-    where = f"{config.host or 'every address'} port {config.port}"
-    if error.errno == errno.EADDRINUSE:
-        return f"{where} is in use: stop the program that has it, or choose another --port (0: any free one)"
-    if error.errno == errno.EACCES:
-        return f"{where} may not be opened by this user: choose a --port above 1023"
-    return f"cannot listen on {where}: {error.strerror or error}; give --host an address of this machine"
 
 
 def _device(hello: Hello) -> str | None:
