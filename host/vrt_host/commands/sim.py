@@ -441,7 +441,7 @@ class _Run:
 
 
 def _gives_up(event: Event) -> bool:
-    return event["source"] == "hardware" and event.get("state") == "error"  # its light
+    return event["source"] == "hardware" and event.get("state") in {"error", "denied"}  # its light
 
 
 def _advice(url: str, reason: str) -> str:
