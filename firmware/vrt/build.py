@@ -40,7 +40,7 @@ def start(board):
     if air and not air.join(config):
         return None
     slots = sys.modules.get("slots")  # of boards that take updates
-    if slots and config["update_key"]:
+    if slots and config["update_key"] and (not air or air.ready()):
         update(board, config, slots)
     app = build(board, config)
     if slots:

@@ -126,3 +126,25 @@ def test_a_wrong_configuration_is_told_on_wifi_too():
     assert '"url" is missing' in str(raises(ConfigError, started, board))
     board = Wireless(url="ws://host:1/", wifi_ssid="home", wifi_password=12345678)
     assert "12345678" not in str(raises(ConfigError, started, board))
+
+
+def test_an_update_waits_for_a_network():
+    from vrt.setup import fetch  # noqa: PLC0415  (a start forgets it)
+
+    class Slots:
+        trial = ""
+
+    asked, kept = [], fetch.attempt
+    for there in (True, False):
+        board = Wireless(url="ws://host:1/", wifi_ssid="home", wifi_password="secret-key", update_key="key")
+        board.station.points[0].on = there
+        sys.modules["vrt.setup.fetch"] = fetch
+        fetch.attempt = lambda board, config, slots: asked.append(1)
+        sys.modules["slots"] = Slots
+        try:
+            with Disk():
+                assert started(board).wifi.up == there
+        finally:
+            del sys.modules["slots"]
+            fetch.attempt = kept
+    assert asked == [1]

@@ -36,6 +36,10 @@ class Air:
         self.wifi.ntp = config["ntp"]
         return self._onboard()
 
+    def ready(self):
+        # Whether there is a network, as far as it is ours to say.
+        return not self.wifi or self.wifi.up
+
     def adopt(self, app):
         # From now on the App has it.
         if self.wifi:
