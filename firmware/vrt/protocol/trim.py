@@ -1,7 +1,11 @@
 # A message that is valid and too heavy for the heap, such as one of a thousand empty arrays (§11): what is left of it is parsed.
 # Nearly never needed, and forgotten by wire.decode.
+from micropython import const
+
 from vrt.protocol.grammar import string_end, weigh
 from vrt.protocol.tables import SERVER
+
+_LONG = const(24)  # bytes that no name or type in the tables has
 
 
 def trim(buf, n, most):
@@ -14,26 +18,29 @@ def trim(buf, n, most):
         return 1
     row = b"+v +seq +type +limits "
     for name, at, end in _members(buf, i):
-        if name == b"type":
+        if name == b"type" and end - at < _LONG:
             known = SERVER.encode()
             start = known.find(b"\n" + bytes(buf[at + 1 : end - 1]) + b" ") + 1
             if start:
                 row += known[start : known.find(b"\n", start)] + b" "
-    out = first = i + 1
+    out = i + 1
+    more = False
     for name, at, end in _members(buf, i):
         if not _has(row, name):
             continue
-        value = bytes(memoryview(buf)[at:end])
-        weight = weigh(value, end - at)
+        weight = weigh(memoryview(buf)[at:end], end - at)
+        head = (b',"' if more else b'"') + name + b'":'
+        more = True
         if weight <= max(most, 1):
             most -= weight
         else:
-            value = b"null" if end - at > 3 else b"0"  # never longer than it was
-        made = b'"' + name + b'":' + value
-        if out > first:
-            made = b"," + made
-        buf[out : out + len(made)] = made
-        out += len(made)
+            head += b"null" if end - at > 3 else b"0"  # never longer than it was
+            weight = 0
+        buf[out : out + len(head)] = head
+        out += len(head)
+        for k in range(at, end if weight else at):  # byte by byte: a copy may find no room
+            buf[out] = buf[k]
+            out += 1
     buf[out] = 0x7D
     return out + 1
 
@@ -51,7 +58,7 @@ def _members(buf, i):
         if buf[i] == 0x2C:
             i = _skip(buf, i + 1)
         at = string_end(buf, i + 1, len(buf))
-        name = bytes(buf[i + 1 : at - 1])
+        name = bytes(buf[i + 1 : at - 1]) if at - i < _LONG else b""
         at = i = _skip(buf, _skip(buf, at) + 1)
         depth = 0
         while True:
