@@ -225,6 +225,9 @@ class App:
         session, conversation = self.session, self.conversation
         self._open = False
         session.lost(now, self.link.close_code)
+        if self.link.close_reason == "memory" and session.id and session.failures >= _SLOW:
+            # Not even a connection has room beside what the session keeps: without it the device is of use again.
+            session.end("TOO_LARGE", "the device has no memory to resume")
         self.log.event("lost", reason=self.link.close_reason, code=self.link.close_code)
         conversation.handle(now)
         conversation.quiet = True

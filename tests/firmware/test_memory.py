@@ -316,6 +316,34 @@ def test_a_lost_link_is_noticed_over_a_full_heap():
     assert device.sent("hello")[-1]["sessionId"] == "session-one-and-only"
 
 
+def test_a_session_that_leaves_no_room_to_connect_ends():
+    device = opened()
+    device.call("slow", 1)
+    device.run(100)
+    device.link.up = False
+    cut, device.link.cut = device.link.cut, lambda reason: cut("memory")
+    device.link.cut("memory")
+    device.run(5000)
+    assert device.app.session.id, "it may pass"
+    device.run(40_000)
+    assert device.app.session.id is None
+    assert not device.app.tools.queue
+    device.link.up = True
+    device.run(15_000)
+    assert "sessionId" not in device.link.texts[-1], "a new session"
+    device.ready(sessionId="another")
+    device.run(50)
+    assert device.app.session.state == "open"
+
+
+def test_a_link_that_is_cut_for_another_reason_ends_no_session():
+    device = opened()
+    device.link.up = False
+    device.link.cut()
+    device.run(60_000)
+    assert device.app.session.id == "session-one-and-only"
+
+
 def test_an_open_link_is_noticed_over_a_full_heap():
     device = Device()
     device.app.session.opened = Full(device.app.session.opened)
