@@ -174,8 +174,10 @@ class Sound:
         return made
 
     def close(self):
-        self.cancel()
-        if self.speaker:
-            self.speaker.close()
-        if self.mic:
-            self.mic.close()
+        # The I2S is free, whatever one of them says to that.
+        try:
+            if self.speaker:
+                self.speaker.close()
+        finally:
+            if self.mic:
+                self.mic.close()

@@ -1,7 +1,10 @@
+import main
 from fake_device import LOUD, Device, FakeBoard, opened
 from support import raises
+from test_main import Clock, with_start
 from vrt.config import checked
 from vrt.errors import ConfigError
+from vrt.setup import crash
 from vrt.sound import Sound
 
 PCM = {"encoding": "pcm16", "sampleRate": 24000}
@@ -114,3 +117,32 @@ def test_the_figures_of_a_conversation():
     assert figures["received"] == 10
     assert figures["sent"] == len(device.link.frames)
     assert sum(figures[name] for name in figures if name not in ("received", "sent")) == 0
+
+
+def _interrupted(*_):
+    raise KeyboardInterrupt
+
+
+def test_the_i2s_is_free_when_the_device_is_stopped_in_the_midst_of_a_word():
+    device = opened(listen="open")
+    device.run(200)
+    device.speak(count=20)
+    board = device.board
+    ended = []
+    board.played.deinit = lambda: ended.append("tx")
+    board.heard.deinit = lambda: ended.append("rx")
+    board.wait = _interrupted  # Ctrl-C, as before a soft reset
+    board.safe = lambda: None
+    main.time = crash.time = Clock()
+    raises(KeyboardInterrupt, with_start, lambda board: device.app, board)
+    assert device.app.sound.playing
+    assert ended == ["tx", "rx"]
+
+
+def test_the_microphone_is_closed_though_the_speaker_cannot_be():
+    made = sound()
+    ended = []
+    made.speaker.i2s.deinit = _interrupted
+    made.mic.i2s.deinit = lambda: ended.append("rx")
+    raises(KeyboardInterrupt, made.close)
+    assert ended == ["rx"]

@@ -450,6 +450,88 @@ def test_speaker_says_nothing_of_an_item_without_an_id():
     assert play(speaker, fake, 300) == 1
 
 
+class Repeating(FakeSpeaker):
+    # A DMA that nobody clears: a block that is not filled in time is played as it was the last time round.
+    def __init__(self, blocks=4):
+        super().__init__(blocks)
+        self.dma = [[0] * BLOCK for _ in range(blocks)]
+        self.repeated = 0
+
+    def run(self, frames):
+        for _ in range(frames // BLOCK):
+            self.settle()
+            block = self.dma[self.clock // BLOCK % self.blocks]
+            self.repeated += len(self.fifo) < BLOCK
+            block[: len(self.fifo[:BLOCK])] = self.fifo[:BLOCK]
+            self.fifo = self.fifo[BLOCK:]
+            self.out.extend(array("h", block))
+            self.clock += BLOCK
+            self.settle()
+
+
+def test_speaker_whose_feeder_stops_mid_word_leaves_silence_and_nothing_old_in_the_dma():
+    for n in (2400, 2401, 3000, 5000):
+        fake = Repeating()
+        speaker = make(fake)
+        speaker.begin("a")
+        give(speaker, sound(0, n))  # and no more of it comes
+        assert play(speaker, fake, 600) == 1
+        assert heard(fake) == list(sound(0, n))
+        assert fake.repeated > 8  # it has gone round, and round again
+        give(speaker, sound(n, 2400))  # the word goes on
+        play(speaker, fake, 600)
+        assert heard(fake) == list(sound(0, n + 2400))
+        give(speaker, sound(0, 9600))
+        play(speaker, fake, 100)
+        speaker.flush()  # an interruption, the same
+        play(speaker, fake, 300)
+        at = len(fake.out)
+        play(speaker, fake, 300)
+        assert not any(fake.out[at:])
+
+
+class Pausing(FakeSpeaker):
+    # While the interpreter collects garbage no callback comes; what was handed over goes on to the DMA.
+    paused = False
+    owed = 0
+
+    def _finish(self):
+        if self.paused:
+            del self.transfers[0]
+            self.owed += 1
+        else:
+            super()._finish()
+
+    def resume(self):
+        self.paused = False
+        while self.owed:
+            self.owed -= 1
+            self.handler(self)
+
+
+def test_speaker_bridges_a_collection_of_100_ms_with_a_longer_dma_and_prefill():
+    for blocks, prefill_ms, whole in ((12, 160, True), (12, 40, False), (4, 160, False)):
+        fake = Pausing(blocks)
+        speaker = make(fake, dma_ms=blocks * BLOCK // 24, prefill_ms=prefill_ms)
+        speaker.begin("a")
+        start = 0
+        for frame in range(100):
+            give(speaker, sound(start, 480))
+            start += 480
+            if frame % 25 == 24:  # the loop stands still, and then all comes at once that came meanwhile
+                fake.paused = True
+                fake.run(10 * BLOCK)
+                fake.resume()
+                fake.until += 10 * BLOCK
+                give(speaker, sound(start, 10 * BLOCK))
+                start += 10 * BLOCK
+            play(speaker, fake, 20)
+        play(speaker, fake, 500)
+        assert heard(fake) == list(sound(0, start))  # all of it, in order, whatever the gaps
+        first = next(i for i in range(len(fake.out)) if fake.out[i])
+        assert all(fake.out[first : first + start]) == whole, (blocks, prefill_ms)
+
+
 class _Told:
     # An I2S whose transfers end when the test says so, and which allocates nothing.
     def __init__(self):
