@@ -5,11 +5,11 @@ afresh, without main.py when the prompt is the raw one; and it can be unplugged.
 """
 
 import contextlib
-import fcntl
 import os
 import pty
 import select
 import subprocess
+import sys
 import termios
 import threading
 import tty
@@ -20,6 +20,12 @@ from vrt_host.sim.firmware import find_runtime
 
 BLOCK = 4096
 HERE = Path(__file__).parent
+# Becomes the program that is named, with standard input for its terminal: a session has none by itself.
+_CONTROLLED = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 
 
 def new_flash(blocks: int = 256) -> littlefs.LittleFS:
@@ -132,12 +138,11 @@ class FakeBoard:
         termios.tcsetattr(slave, termios.TCSANOW, mode)
         words = [self._runtime, "-i", HERE / "lfs_board.py", self.image, self.log, how]
         self._process = subprocess.Popen(
-            words,
+            [sys.executable, "-ISc", _CONTROLLED, *words],
             stdin=slave,
             stdout=slave,
             stderr=slave,
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509
         )
         os.close(slave)
 
