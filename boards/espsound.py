@@ -27,7 +27,7 @@ class Port:
         ports[k] = self  # type: ignore[call-overload]
         if "codec" in self.entry:
             _codec(self.entry["codec"])
-        if k:
+        if k or _amplifier is None:  # its expander may hold what the microphone needs
             amplify(0)
         if made["duplex"] == "full":
             self.take()
@@ -130,7 +130,8 @@ def amplify(on):
         else:
             from vrt.audio.codecs.expander import KINDS
 
-            _amplifier = KINDS[entry["expander"]](*_bus(), entry["address"], entry["bits"])
+            chip = KINDS[entry["expander"]]
+            _amplifier = chip(*_bus(), entry["address"], entry["bits"], entry.get("held", 0))
     _amplifier.value(entry["on"] if on else 1 - entry["on"])
 
 

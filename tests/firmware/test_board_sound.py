@@ -290,6 +290,16 @@ def test_a_missing_codec_is_told_with_its_bus():
         assert f"SDA {bus['sda']}, SCL {bus['scl']}" in text
 
 
+def test_what_an_expander_holds_is_there_before_the_microphone():
+    board, machine = booted("waveshare-s3-audio-board", codec_chips())
+    registers = machine.chips[0x20].registers
+    registers[2] = 0
+    board.microphone()
+    assert registers[2] & 0x43 == 0x43
+    assert registers[6] & 0x43 == 0
+    assert registers[3] & 1 == 0  # the amplifier is off
+
+
 def test_codecs_are_told_which_way_the_sound_goes():
     talk = Talk("m5-atoms3r-echo-base")
     registers = talk.machine.chips[0x18].registers

@@ -131,6 +131,24 @@ def test_tca9555_leaves_other_pins_alone():
     assert registers[2] == registers[6] == 0xFF
 
 
+def test_outputs_that_are_held_stay_high():
+    line, machine = made("expander", "TCA9555", address=0x20, bits=0x100, held=0x43)
+    registers = machine.chips[0x20].registers
+    registers[2] = 0
+    for level in (1, 0):
+        line.value(level)
+        assert registers[2] == 0x43
+        assert registers[3] & 1 == level
+    assert registers[6] == 0xFF & ~0x43
+    line, machine = made("expander", "PI4IOE5V6408", address=0x43, bits=0x02, held=0x40)
+    registers = machine.chips[0x43].registers
+    assert registers[3] == 0x42
+    line.value(1)
+    assert registers[5] == 0x42
+    line.value(0)
+    assert registers[5] == 0x40
+
+
 def test_a_chip_that_goes_away_is_told():
     codec, machine = made("es8311", "ES8311")
     machine.chips.clear()
