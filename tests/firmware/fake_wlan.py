@@ -30,6 +30,7 @@ class FakeWlan:
         self.ms = 0
         self.due = []  # [ms, what]
         self.scans = 0
+        self.left_ms = 50  # until a disconnection that we wanted is told
 
     # --- as MicroPython has it
 
@@ -61,7 +62,7 @@ class FakeWlan:
         if not self.started:
             raise OSError("Wifi Not Started")
         if self.asked or self.point:
-            self.due = [[self.ms + 50, "left"]]
+            self.due = [[self.ms + self.left_ms, "left"]]
         self.asked = self.point = None
         self.address = ""
 

@@ -37,6 +37,7 @@ def test_a_power_cut_at_any_moment_leaves_the_old_or_the_new():
                 break
             except Cut:
                 flash.left = -1
+            assert settings.read("/config.json") in (OLD, NEW)  # the file itself is whole
             found.append(start(flash))
             assert found[-1] in (OLD, NEW), cut
             assert settings.change("/config.json", {"wifi_ssid": "away"}) == NEW

@@ -42,14 +42,16 @@ def test_wifi_joins_and_says_so():
 
 def test_wifi_leaves_what_was_joined_before():
     # A soft reset leaves the driver connected; the news of it comes late and is none about the new connection.
-    station = Station(AccessPoint())
-    station.wlan.active(True)
-    station.wlan.connect("home", "secret-key")
-    station.wlan.advance(1500)
-    station.wlan.advance(300)
-    assert station.wlan.isconnected()
-    assert station.run(3000)
-    assert [event["state"] for event in station.events] == ["up"]
+    for left_ms in (50, 400):
+        station = Station(AccessPoint())
+        station.wlan.left_ms = left_ms
+        station.wlan.active(True)
+        station.wlan.connect("home", "secret-key")
+        station.wlan.advance(1500)
+        station.wlan.advance(300)
+        assert station.wlan.isconnected()
+        assert station.run(3000)
+        assert [event["state"] for event in station.events] == ["up"]
 
 
 def test_the_access_point_is_gone_for_five_minutes():
@@ -316,6 +318,8 @@ def test_the_link_goes_with_wifi_and_comes_back_with_it():
     wireless.open()
     device = wireless.device
     point.on = False
+    wireless.run(200)
+    assert device.link.closes == [4000]
     wireless.run(300_000)
     assert device.link.closes == [4000]
     assert device.link.opened == 1
