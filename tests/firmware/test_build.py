@@ -4,6 +4,7 @@ import sys
 
 from fake_device import Disk
 from fake_wlan import AccessPoint, FakeWlan
+from serial_peer import FakePort
 from support import raises
 from test_main import Board
 from vrt.errors import ConfigError
@@ -33,6 +34,24 @@ def test_a_device_can_be_built_twice():
         with Disk():
             app = started(Board(url="ws://host:1/", safe_boot_ms=0, message_bytes=size))
         assert len(app.link.rx) == size
+
+
+def test_a_device_on_a_cable_needs_a_board_with_a_port_and_nothing_of_the_network():
+    board = Board(url="serial:", safe_boot_ms=0)
+    assert "no port" in str(raises(ConfigError, started, board))
+    held = sys.modules.pop("vrt.links.ws", None)
+    for encoding, piece in (("pcmu", 240), ("pcm16", 1010)):
+        board = Board(url="serial:", safe_boot_ms=0, input=encoding)
+        port = FakePort()
+        board.serial = lambda port=port: port
+        with Disk():
+            app = started(board)
+        assert "vrt.links.ws" not in sys.modules
+        assert (app.link.piece, len(app.link.rx)) == (piece, 2048 + 4)
+        app.link.open(0)
+        assert app.link.sock is port
+    if held:
+        sys.modules["vrt.links.ws"] = held
 
 
 def test_a_certificate_that_cannot_be_read_is_named():

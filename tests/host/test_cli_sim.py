@@ -86,6 +86,7 @@ def test_sim_takes_no_token_on_the_command_line(no_board, capsys):
         (["--set", "=1"], "NAME=VALUE"),
         (["--set", "token=secret"], "--token-file"),
         (["--url", "ws://"], "--url"),
+        (["--url", "serial:"], "such as serial:/tmp/board"),
         (["--url", "ws://127.0.0.1:99999/"], "--url"),
         (["--url", "ws://[::1/"], "--url"),
         (["--url", "ws://me:secret@127.0.0.1/"], "VRT_TOKEN"),

@@ -28,6 +28,7 @@ PURE = (
     "test_journal",
     "test_lifecycle",
     "test_mic",
+    "test_opening",
     "test_protocol_audio",
     "test_registry",
     "test_ring",
