@@ -73,6 +73,7 @@ class ModelMic:
 
 class ModelSound:
     half = False
+    probe = None  # nothing is measured before it connects
 
     def __init__(self, played):
         self.speaker = ModelSpeaker(played)
@@ -84,7 +85,10 @@ class ModelSound:
     def adopt(self, ready):
         pass
 
-    def listen(self, live, speaking, now):
+    def begin(self, item):
+        return self.speaker.begin(item)
+
+    def listen(self, live, turn, now):
         self.mic.live = live
 
     def hear(self, now):
