@@ -14,6 +14,7 @@ _MESSAGE_BYTES = const(16384)  # the largest that we send; `hello` with many too
 _SLOW = const(5)  # so many failures, and there are only the longest waits
 _EVENTS = const(8)  # from the link in one step, so that a flood of them cannot hold the loop
 _WAIT_MS = const(20)  # between steps; the board wakes up earlier when there is something to do
+_ROOMLESS = const(3)  # tries to connect without memory for it, after which the session is given up
 _CREDENTIAL_MS = const(10_000)  # between looks for another one, when ours was refused
 # So often in a while the heap may be full; more is a crash, after which the board starts anew.
 _FULL_MOST = const(50)
@@ -55,6 +56,7 @@ class App:
         self.asked = 0  # ticks of the last look for a credential
         self._unread_at = -1  # the message that the heap had no room for comes behind this seq
         self.dropped = 0  # messages that were too large, and told
+        self.failed = 0  # tries to connect, in a row, for which there was no memory
         self._full = 0  # a message is in hand, and how far it has come
 
     def run(self):
@@ -225,7 +227,8 @@ class App:
         session, conversation = self.session, self.conversation
         self._open = False
         session.lost(now, self.link.close_code)
-        if self.link.close_reason == "memory" and session.id and session.failures >= _SLOW:
+        self.failed = self.failed + 1 if self.link.close_reason == "memory" else 0
+        if self.failed >= _ROOMLESS and session.id:
             # Not even a connection has room beside what the session keeps: without it the device is of use again.
             session.end("TOO_LARGE", "the device has no memory to resume")
         self.log.event("lost", reason=self.link.close_reason, code=self.link.close_code)

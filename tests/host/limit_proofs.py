@@ -95,6 +95,7 @@ PROOFS = {
     "protocol/wire.py _WEIGHT": _DEVICE
     + "wire.py::test_decode_of_a_heavy_message_leaves_out_what_is_not_known",
     "app.py _TRIES": _DEVICE + "memory.py::test_a_message_that_can_never_be_handled_ends_the_session",
+    "app.py _ROOMLESS": _DEVICE + "memory.py::test_a_session_that_leaves_no_room_to_connect_ends",
     "app.py _CREDENTIAL_MS": _DEVICE
     + "conversation.py::test_a_fresh_token_is_tried_once_without_being_asked",
     "protocol/session.py _SLOTS": _DEVICE + "app.py::test_device_closes_when_nothing_is_acknowledged",
