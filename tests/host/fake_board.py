@@ -172,10 +172,11 @@ class FakeBoard:
                         data = os.read(self._inner, 4096)
                     except OSError:
                         data = b""
-                    if data:
-                        self._forward(data)
-                    else:
-                        self._soft_reset(raw)
+                    text, again, _ = data.partition(b"\x1cagain\x1c")
+                    if text:
+                        self._forward(text)
+                    if again or not data:
+                        self._soft_reset(raw and not again)
         finally:
             os.close(self._outer)
             os.close(self._slave)

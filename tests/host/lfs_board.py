@@ -57,4 +57,7 @@ if _start:
             _code = _file.read()
     except OSError:
         _code = ""
-    exec(_code, {"__name__": "__main__"})
+    try:
+        exec(_code, {"__name__": "__main__"})
+    except SystemExit:
+        print("\x1cagain\x1c", end="")  # a soft reset, says ports/esp32/main.c; the relay makes it

@@ -317,6 +317,15 @@ def test_program_that_runs_is_stopped(profile, tmp_path):
         assert run(profile, board).changed
 
 
+def test_firmware_that_refuses_to_start_leaves_the_board_at_its_prompt(profile, tmp_path):
+    """As without settings. The ESP32 port would start main.py again after a SystemExit."""
+    (profile.folder / "board.py").write_text("print('no settings')\nraise SystemExit(1)\n")
+    with FakeBoard(tmp_path) as board:
+        assert cli.main(["deploy", "test-board", "--port", board.port]) == 0
+        board.wait_for(b"no settings\nMicroPython")  # the banner of its prompt
+        assert b"no settings\nMPY: soft reboot" not in board.printed
+
+
 def test_board_that_does_not_listen_is_asked_for_a_reset(profile, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(repl, "KNOCK_S", 0.3)
     monkeypatch.setattr(repl, "LISTEN_S", 0.3)

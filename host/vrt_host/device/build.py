@@ -29,7 +29,15 @@ ARCHITECTURES = {"esp32": "xtensawin", "esp32s3": "xtensawin", "unix": "x64"}
 """By the board's `mcu`; the windowed calls of both Xtensa chips are the same."""
 LISTING = "files.json"
 """In a slot: what it consists of, `{"board", "version", "tools", "files": {path: sha256}}`; `tools` is "own" or "board"."""
-MAIN = b"# Starts the firmware in the slot that is chosen, see slots.py.\nimport slots\n\nslots.boot()\n"
+MAIN = b"""# Starts the firmware in the slot that is chosen, see slots.py.
+import slots
+
+try:
+    slots.boot()
+except SystemExit:  # it said why; passed on, it would start the board again, for ever
+    pass
+"""
+"""A SystemExit out of main.py is a soft reset (micropython `ports/esp32/main.c`), so a board without settings would never rest."""
 
 _CODECS = "vrt.audio.codecs"
 _LINKS = "vrt.links"
