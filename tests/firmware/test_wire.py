@@ -295,6 +295,16 @@ def test_decode_of_a_heavy_message_keeps_what_is_known():
     assert fault(message("text", text=1, x=heavy(), seq=9)).seq == 9
 
 
+def test_decode_of_a_heavy_message_leaves_out_what_may_be_absent():
+    many = ["x-" + "abcdefghijkl"[i % 12] + str(i) for i in range(100)]
+    got = parse(message("ready", capabilities=many, limits={str(i): "" for i in range(100)}, resumedFrom=3))
+    assert "capabilities" not in got
+    assert "limits" not in got
+    assert got["resumedFrom"] == 3
+    assert fault(message("ready", resumedFrom=heavy())).code == "INVALID_FIELD"
+    assert fault(message("transcript", turnId=heavy(), seq=9)).seq == 9
+
+
 def test_decode_of_arguments_that_are_too_heavy_says_null():
     for arguments in (heavy(), {"x": heavy(65)}, {str(i): "" for i in range(70)}, list(range(130))):
         got = parse(message("tool.call", arguments=arguments))

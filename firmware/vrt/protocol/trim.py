@@ -10,8 +10,8 @@ _LONG = const(24)  # bytes that no name or type in the tables has
 
 def trim(buf, n, most):
     # Rewrites the JSON text buf[0:n] and returns its new length. Of an object stay the members that its type has in the
-    # tables, where unknown ones are ignored anyway (§2.2); of these, null stands for each that weighs more than what
-    # is left of `most`. Anything else is no message, and becomes 0.
+    # tables, where unknown ones are ignored anyway (§2.2); of these, null stands for each that weighs more than what is
+    # left of `most`, and lists that may be absent are. Anything else is no message, and becomes 0.
     i = _skip(buf, 0)
     if buf[i] != 0x7B:
         buf[0] = 0x30
@@ -26,9 +26,9 @@ def trim(buf, n, most):
     out = i + 1
     more = False
     for name, at, end in _members(buf, i):
-        if not _has(row, name):
-            continue
         weight = weigh(memoryview(buf)[at:end], end - at)
+        if not _has(row, name) or (name in (b"capabilities", b"limits") and weight > most):
+            continue
         head = (b',"' if more else b'"') + name + b'":'
         more = True
         if weight <= max(most, 1):
