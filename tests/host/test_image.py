@@ -80,12 +80,16 @@ def test_manifest_is_for_esp_web_tools(board, tmp_path, capsys):
     }
 
 
-def test_image_can_be_flashed_and_tells_that_it_brings_files(board, tmp_path, capsys):
+def test_image_can_be_flashed_and_tells_that_it_brings_files(board, tmp_path, monkeypatch, capsys):
     base = image_file.read(esp_image.write(tmp_path), board)
     assert not base.with_files
     path = tmp_path / "o.bin"
     path.write_bytes(image.make(base, {"x": b"1"}))
     assert image_file.read(path, board).with_files
+    monkeypatch.setattr("vrt_host.device.flash.flash", lambda *_, **__: None)
+    for file, then in ((base.path, "vrt deploy test-board"), (path, "vrt provision")):
+        assert cli.main(["flash", "test-board", "--port", "/dev/x", "--micropython", str(file)]) == 0
+        assert f"next: {then} --port /dev/x" in capsys.readouterr().out
     with pytest.raises(UsageError, match="has a file system already"):
         image.make(image_file.read(path, board), {})
 

@@ -54,7 +54,6 @@ def run(args: argparse.Namespace) -> int:
         return 1
     bar.end()
     version = ".".join(map(str, image.version))
-    print(
-        f"MicroPython {version} is on the board and was read back; next: vrt deploy {profile.id} --port {port}"
-    )
+    then = f"vrt provision --port {port}" if image.with_files else f"vrt deploy {profile.id} --port {port}"
+    print(f"MicroPython {version} is on the board and was read back; next: {then}")
     return 0
