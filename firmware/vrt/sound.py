@@ -102,7 +102,7 @@ class Sound:
         elif self._room and diff(now, self._ended) >= _TAIL_MS:
             self._room = _QUIET
             if self.speaker:
-                self.speaker.peak = 0
+                self.speaker.peak = 0  # pyright: ignore[reportAttributeAccessIssue]
         if self.unproven and not self._room and turn == "idle" and mic and self.speaker:
             busy = mic.voiced or self.config["mute"] or (live and self.config["listen"] == "button")
             if not busy and (self.again is None or diff(now, self.again) >= _AGAIN_MS):

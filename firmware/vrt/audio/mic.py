@@ -147,13 +147,14 @@ class Mic:
             self.waiting -= 1
             self.dropped += 1
         n = len(buf)
-        dsp.hear(buf, n, self._work, len(self._work) - n, self._state)
-        self.voiced = self._state[5] > 0
+        state = self._state
+        dsp.hear(buf, n, self._work, len(self._work) - n, state)
+        self.voiced = state[5] > 0
         if self._ratio != 2:
             buf = self._samples or buf
             dsp.resample(self._work, n, buf, self._ratio)
         slot = self._queue[(self.first + self.waiting) % slots]
-        if 0 < self._state[6] >= self._state[7]:
+        if state[6] and state[7] <= state[6]:
             slot[_HEADER:] = self.silence
         else:
             dsp.encode(buf, n * self._ratio // 2, slot, _HEADER, self._width)

@@ -66,7 +66,7 @@ class Fold:
         return sum([abs(value - middle) for value in bins]) * 16 // self.count
 
 
-def run(sound, now):
+def run(sound, now):  # noqa: PLR0912  (one measurement, step by step)
     # A generator that wants the time whenever the microphone has been polled. At its end `sound` has its duplex.
     vrt.forget("vrt.audio.probe")
     mic, speaker = sound.mic, sound.speaker
@@ -110,14 +110,21 @@ def run(sound, now):
         speaker.flush()
         while speaker.playing and diff(now, begun) <= _GIVE_UP_MS:
             now = yield
-        sound.half = level * _PROVEN > 16 * loud
-        sound.echo = 65536 // 16 * _MARGIN * level // loud
-        _tell(sound, round(20 * math.log10(16 * loud / max(1, level))))
+        if not _decide(sound, loud, level) and factor == 32768:
+            factor = -1  # nobody asks for the level of what is played
     finally:
         speaker.flush()
         speaker.frames, speaker.dropped, speaker.factor = frames, dropped, factor
         mic.take = mic._make
         mic.stop()
+
+
+def _decide(sound, loud, level):
+    # Full or half duplex. Whether an echo is to be expected in it.
+    sound.half = level * _PROVEN > 16 * loud
+    sound.echo = 65536 // 16 * _MARGIN * level // loud
+    _tell(sound, round(20 * math.log10(16 * loud / max(1, level))))
+    return sound.echo and not sound.half
 
 
 def _tell(sound, loss_db=None):
