@@ -102,7 +102,7 @@ class Sound:
         elif self._room and diff(now, self._ended) >= _TAIL_MS:
             self._room = _QUIET
             if self.speaker:
-                self.speaker.peak = 0  # pyright: ignore[reportAttributeAccessIssue]
+                self.speaker.peak = 0
         if self.unproven and not self._room and turn == "idle" and mic and self.speaker:
             busy = mic.voiced or self.config["mute"] or (live and self.config["listen"] == "button")
             if not busy and (self.again is None or diff(now, self.again) >= _AGAIN_MS):
@@ -123,8 +123,8 @@ class Sound:
         if not mic:
             return False
         if self.echo:
-            ours = self.speaker and (self.playing or self._room)
-            mic.guard(self.speaker.peak * self.echo >> 16 if ours else 0)
+            speaker = self.speaker
+            mic.guard(speaker.peak * self.echo >> 16 if speaker and (self.playing or self._room) else 0)
         mic.poll(now)
         if self.probe:
             try:
