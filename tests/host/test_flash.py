@@ -300,6 +300,13 @@ def test_chip_that_does_not_answer_gets_the_buttons_explained(board, tmp_path, c
     assert "does not answer: hold BOOT" in err
 
 
+def test_pyserial_is_asked_for_by_name(monkeypatch, capsys):
+    monkeypatch.setattr(ports, "serial", None)
+    for command in ("monitor", "provision"):
+        assert cli.main([command]) == 2
+        assert "pyserial is not installed: pip install 'vrt-edge[device]'" in capsys.readouterr().err
+
+
 def test_esptool_is_asked_for_by_name(monkeypatch):
     monkeypatch.setattr(flash.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"esptool is not installed: pip install 'vrt-edge\[device\]'"):

@@ -124,7 +124,9 @@ def test_modem_lines_never_differ_in_the_way_that_resets_a_chip():
             done.append("close")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(monitor.serial, "serial_for_url", lambda *_, **options: done.append(options) or Port())
+        patch.setattr(
+            monitor.ports.serial, "serial_for_url", lambda *_, **options: done.append(options) or Port()
+        )
         made = monitor.opened("/dev/x")
     monitor.closed(made)
     assert done[0]["do_not_open"] is True

@@ -63,6 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Provision; the exit code. Raises `UsageError` for what the operator can mend."""
     given = _given(args)
+    port = ports.choose(args.port)
     files: dict[str, bytes] = {}
     if args.ca:
         given["ca"], content = settings.certificate(args.ca)
@@ -72,7 +73,6 @@ def run(args: argparse.Namespace) -> int:
         files[given["update_key"]] = content
     if not sys.stdin.isatty():
         given.update(_piped(sys.stdin.read()))
-    port = ports.choose(args.port)
     try:
         with Repl(port, stay=args.stay) as repl:
             deploy.probe(repl)

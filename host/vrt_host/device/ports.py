@@ -6,11 +6,15 @@ import errno
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-
-import serial
-from serial.tools import list_ports
+from typing import Any
 
 from vrt_host.errors import UsageError, VrtError
+
+try:
+    import serial
+    from serial.tools import list_ports
+except ImportError:  # told when a port is wanted
+    serial = None  # type: ignore[assignment]
 
 _DIALOUT = (
     "no permission for {port}: add yourself to the group that owns it (`sudo usermod -a -G {group} $USER`), "
@@ -32,6 +36,8 @@ class Trouble:
 
 def choose(named: str | None) -> str:
     """The operator's port, or the only one there is. Raises UsageError with the list otherwise."""
+    if serial is None:
+        raise UsageError("pyserial is not installed: pip install 'vrt-edge[device]'")
     if named:
         return named
     found = listed()
@@ -56,6 +62,11 @@ def _described(description: str | None, manufacturer: str | None) -> str:
     return f"{words} ({manufacturer})" if manufacturer and manufacturer not in words else words
 
 
+def unopened(port: str, **options: Any) -> Any:
+    """A port of pyserial's that is not open yet."""
+    return serial.serial_for_url(port, do_not_open=True, **options)
+
+
 def check(port: str) -> None:
     """Raises UsageError when `port` cannot be opened, saying why and what to do."""
     if trouble := examine(port):
@@ -66,7 +77,7 @@ def examine(port: str) -> Trouble | None:
     """What is wrong with a port, found by opening it (which resets no board); None when nothing is."""
     try:
         serial.serial_for_url(port, exclusive=None if "://" in port else True).close()
-    except (OSError, ValueError, serial.SerialException) as error:
+    except (OSError, ValueError) as error:  # pyserial's own is an OSError
         return explain(port, error)
     return None
 

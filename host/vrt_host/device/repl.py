@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import serial
-
 from vrt_host.device import ports
 from vrt_host.errors import UsageError, VrtError
 
@@ -123,7 +121,7 @@ class Repl:
                 yield
         except self._raised as error:
             raise BoardError(error.error_output) from None
-        except (self._error, OSError, serial.SerialException, struct.error, IndexError) as error:
+        except (self._error, OSError, struct.error, IndexError) as error:
             self.close()
             what = "was unplugged" if ports.examine(self.port) else "stopped answering"
             raise ports.Gone(f"the board at {self.port} {what}") from error
@@ -161,13 +159,13 @@ class Repl:
                 self._transport.enter_raw_repl(soft_reset=True, timeout_overall=patience_s)
             except self._error:
                 return False
-            except (OSError, serial.SerialException) as error:
+            except OSError as error:
                 raise ports.Gone(f"the board at {self.port} was unplugged") from error
         return True
 
     def _reset(self) -> None:
         """By the lines that serial adapters lead to EN and IO0; native USB and pseudo-terminals have no such thing."""
-        with contextlib.suppress(OSError, serial.SerialException):
+        with contextlib.suppress(OSError):
             self._transport.serial.dtr = False
             self._transport.serial.rts = True
             time.sleep(0.1)
@@ -185,7 +183,7 @@ class Repl:
                 seen = (seen + wire.read(4096))[-64:]
                 if seen.endswith(_PROMPT):
                     return True
-        except (OSError, serial.SerialException) as error:
+        except OSError as error:
             raise ports.Gone(f"the board at {self.port} was unplugged") from error
         finally:
             wire.timeout = ANSWER_S
