@@ -253,7 +253,7 @@ class App:
         if not resumed:
             made.update(self.sound.prefer)
             if self.conversation.stream:
-                made["capabilities"] = ["tool-stream-v1"]
+                made["capabilities"] = ["tool-stream-v1"]  # type: ignore
             made["tools"] = self.tools.declare()
             made["context"] = self.tools.context()
         return made

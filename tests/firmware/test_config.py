@@ -25,7 +25,6 @@ def test_every_setting_can_be_given():
         "wifi_password": "p",
         "ca": "f",
         "ntp": "n",
-        "update_key": "k",
         "volume": 0,
         "id": "i",
         "listen": "open",
