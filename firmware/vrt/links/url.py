@@ -33,7 +33,9 @@ def parse(url):
     secrets = " token access_token auth api_key apikey password secret "
     scheme, _, rest = url.partition("://")
     if scheme.lower() not in ("ws", "wss"):
-        raise ConfigError("url must begin with ws:// or wss://" + example + ", or be serial: for the board's port")
+        raise ConfigError(
+            "url must begin with ws:// or wss://" + example + ", or be serial: for the board's port"
+        )
     for byte in rest.encode():  # a character of a text would become a name in the heap
         if not 0x21 <= byte <= 0x7E:
             raise ConfigError("url must be plain ASCII without spaces: write other characters as %XX")

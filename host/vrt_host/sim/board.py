@@ -13,7 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from vrt_host.device import names
 from vrt_host.errors import UsageError, VrtError
+from vrt_host.resources import root
 from vrt_host.sim.cable import SOFT_REBOOT, Cable
 from vrt_host.sim.console import Console
 from vrt_host.sim.firmware import build, find_runtime
@@ -244,7 +246,7 @@ class SimBoard:
         if text != _TRACEBACK and not self._traceback:
             self._tell(self._event("console", text=text))
             return
-        self._traceback.append(text)
+        self._traceback.append(names.readable(text, root() / "firmware"))
         if self.cable is not None and text.startswith(_STOPPED):
             lines, self._traceback = self._traceback, []
             for line in lines:
@@ -278,8 +280,11 @@ class SimBoard:
         """Ctrl-D at a prompt: MicroPython starts again, and the firmware with it, unless the prompt is a program's (`raw`)."""
         cable.tell(SOFT_REBOOT)
         if prompt == "raw":
-            cable.type(b"\x01")
             await self._run()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_BOOT_S):
+                    await cable.prompted()
+                    cable.type(b"\x01")
         else:
             await self._run("-m", "main")
 

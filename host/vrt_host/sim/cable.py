@@ -26,6 +26,9 @@ _LOOK_S: Final = 0.05
 _KEPT: Final = 64 * 1024
 """Bytes on their way to a side that does not read; what comes then is lost."""
 _TAIL: Final = 64
+_PROMPT_S: Final = 0.3
+"""What comes behind a Ctrl-C waits so long for the prompt at most: MicroPython's unix port throws away what is typed before it."""
+_TICK_S: Final = 0.01
 SOFT_REBOOT: Final = b"MPY: soft reboot\r\n"
 """What a board says when its MicroPython starts again."""
 
@@ -111,6 +114,9 @@ class Cable:
         self.device = os.ttyname(self._plug.slave)
         os.close(self._plug.slave)  # nobody has it open
         self._look_again: asyncio.TimerHandle | None = None
+        self._held: bytearray | None = None
+        """What came behind a Ctrl-C."""
+        self._holding: asyncio.TimerHandle | None = None
         try:
             if path.is_symlink():
                 path.unlink()
@@ -163,8 +169,9 @@ class Cable:
 
     def close(self) -> None:
         """Unplug it for good."""
-        if self._look_again is not None:
-            self._look_again.cancel()
+        for timer in (self._look_again, self._holding):
+            if timer is not None:
+                timer.cancel()
         self._board.close()
         os.close(self._board.slave)
         self._plug.close()
@@ -179,7 +186,28 @@ class Cable:
         self.tell(data if self.spoil is None else self.spoil("up", data))
 
     def _from_host(self, data: bytes) -> None:
-        self._board.write(data if self.spoil is None else self.spoil("down", data))
+        data = data if self.spoil is None else self.spoil("down", data)
+        if self._held is not None:
+            self._held += data
+            return
+        stop = data.find(b"\x03") + 1
+        if stop and not self.prompt:
+            data, self._held = data[:stop], bytearray(data[stop:])
+            self._hold(_PROMPT_S)
+        self._board.write(data)
+
+    def _hold(self, left: float) -> None:
+        """Wait for the prompt, no longer than `left` seconds."""
+        if left > 0 and not self.prompt:
+            self._holding = asyncio.get_running_loop().call_later(_TICK_S, self._hold, left - _TICK_S)
+            return
+        held, self._held = self._held or b"", None
+        self._board.write(bytes(held))
+
+    async def prompted(self) -> None:
+        """Returns when the board shows its prompt."""
+        while not self.prompt:  # noqa: ASYNC110  (whoever prints it wakes nobody)
+            await asyncio.sleep(_TICK_S)
 
     def _look(self) -> None:
         """Whether somebody has opened the port: a terminal tells only of its end."""
