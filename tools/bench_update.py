@@ -21,7 +21,7 @@ from typing import Any
 
 from vrt_host.device.build import tree
 from vrt_host.device.bundle import Bundle, make_key, sign
-from vrt_host.resources import root
+from vrt_host.device.profiles import find
 from vrt_host.sim.board import find_micropython
 
 BOARD = Path(__file__).with_name("ota_board.py")
@@ -136,21 +136,9 @@ class Bench:
         return Outcome(step, write, torn, problem)
 
 
-@dataclass(frozen=True, slots=True)
-class Simulated:
-    """The simulated board as a profile."""
-
-    id: str
-    folder: Path
-    data: dict[str, Any]
-
-
 def _firmware(version: str) -> dict[str, bytes]:
     """The product's modules with another main, which only checks that all of them are whole."""
-    folder = root() / "boards" / "sim"
-    made = tree(
-        Simulated("sim", folder, json.loads((folder / "board.json").read_text("utf-8"))), version=version
-    )
+    made = tree(find("sim"), version=version)
     del made["main.mpy"]
     sums = {path: hashlib.sha256(data).hexdigest() for path, data in made.items()}
     return {**made, "sums.json": json.dumps(sums).encode(), "main.py": (MAIN % version).encode()}

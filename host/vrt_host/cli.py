@@ -63,7 +63,13 @@ def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `vrt`; returns the exit code: 0 done, 1 it failed, 2 the operator's input was wrong."""
-    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _run(list(sys.argv[1:] if argv is None else argv))
+    except KeyboardInterrupt:
+        return 130
+
+
+def _run(words: list[str]) -> int:
     parser = build_parser(words)
     args, unknown = parser.parse_known_args(words)
     command = "" if args.command is None else f" {args.command}"
@@ -76,8 +82,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UsageError as error:
         print(f"vrt {args.command}: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        return 130
 
 
 if __name__ == "__main__":

@@ -297,7 +297,7 @@ class Host:
     def _on_end(self, runner: Runner) -> None:
         self._runners.pop(runner.id, None)
         counters = {name: value for name, value in runner.session.counters().items() if value}
-        log.info("session %s: ended %s", runner.id[:8], counters or "")
+        log.info("session %s: ended%s", runner.id[:8], f" {counters}" if counters else "")
         self._spawn(runner.finish(self.config.stop_timeout))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from vrt_host.device import names
 from vrt_host.errors import UsageError
 from vrt_host.resources import root
 
@@ -26,6 +27,13 @@ _ARCHITECTURES = (
     *("", "x86", "x64", "armv6", "armv6m", "armv7m", "armv7em", "armv7emsp", "armv7emdp"),
     *("xtensa", "xtensawin", "rv32imc", "rv64imc"),
 )
+
+
+def _lean(source: Path) -> str:
+    try:
+        return names.lean(source)
+    except SyntaxError as error:
+        raise UsageError(f"{source}: {error.msg} (line {error.lineno})") from None
 
 
 def accepted(mpy: int) -> tuple[str, str]:
@@ -66,13 +74,18 @@ class Compiler:
         said = done.stdout.strip()
         if not said.endswith(f"v{mpy_version}"):
             return cls("", "", "", f"mpy-cross ({said}) is not for this MicroPython ({mpy_version})")
-        return cls(binary, arch, f"{said} {arch} {LEAN}", "")
+        return cls(binary, arch, f"{said} {arch} {LEAN} {names.VERSION}", "")
 
     def compile(self, source: Path, target: Path, shown: str, *options: str) -> None:
         """Compile one file; `shown` is the name that tracebacks give it. Raises UsageError with the compiler's last line."""
         machine = [f"-march={self.arch}"] if self.arch else []
-        command = [self.binary, "-s", shown, *options, *machine, "-o", str(target), str(source)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        with tempfile.TemporaryDirectory() as folder:
+            compiled = source
+            if LEAN in options:
+                compiled = Path(folder) / source.name
+                compiled.write_text(_lean(source), "utf-8")
+            command = [self.binary, "-s", shown, *options, *machine, "-o", str(target), str(compiled)]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         if done.returncode == 0:
             return
         lines = (done.stderr or done.stdout).strip().splitlines()
