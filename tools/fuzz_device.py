@@ -34,6 +34,7 @@ if sys.implementation.name != "micropython":
 KEY = b"AAECAwQFBgcICQoLDA0ODw=="
 SEPARATOR = b"\x1e"  # between the steps of a sequence; JSON has no place for it
 STEPS = 24  # of a sequence are taken, or mutations would make long ones of it that find nothing more
+LINE = 600  # bytes of a serial line that are taken: more find nothing more
 LIMIT = 300  # bytes of the largest message, so that larger ones are met too
 
 
@@ -140,6 +141,7 @@ def connection(data):
 def line(data):
     # What comes over a serial line, cut as the first byte says, through the kernels: kind, count, size and CRC of each frame, and
     # how much was noise. Every twin there is has to do the same.
+    data = data[:LINE]
     texts = []
     for kernels in (stuffing_plain, stuffing):
         if kernels:
@@ -177,6 +179,7 @@ KINDS = b"OYCcAPQX"
 
 def side(data):
     # The same bytes through the device's side of a line that is open, answers included.
+    data = data[:LINE]
     device = framing.Framing(LIMIT, 100, 64)
     device.nonce = b"00c0ffee"
     device.begin(1000)

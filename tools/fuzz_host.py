@@ -351,7 +351,7 @@ def _lived(cut: bytes, data: bytes) -> list[object]:
 
 
 TARGETS = (
-    Target("host.line", host_line, lines, 6),
+    Target("host.line", host_line, lines, 4),
     Target("host.message", host_message, lambda: vectors("client") + vectors("server"), 20, text=True),
     Target("host.audio", host_audio, lambda: vectors("binary"), 2),
     Target("host.connection", host_connection, lives_of_clients, 12, text=True),
