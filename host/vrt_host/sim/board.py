@@ -11,16 +11,18 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from vrt_host.device import names
 from vrt_host.errors import UsageError, VrtError
 from vrt_host.resources import root
-from vrt_host.sim.cable import SOFT_REBOOT, Cable
 from vrt_host.sim.console import Console
 from vrt_host.sim.firmware import build, find_runtime
 from vrt_host.sim.hardware import Event, Hardware
 from vrt_host.sim.wav import Samples
+
+if TYPE_CHECKING:
+    from vrt_host.sim.cable import Cable
 
 CONFIG: Mapping[str, Any] = {"listen": "open", "duplex": "full", "safe_boot_ms": 0}
 """How the simulated board's configuration differs from the firmware's defaults: it may listen while it speaks."""
@@ -99,7 +101,7 @@ class SimBoard:
                 stack.enter_context(tempfile.TemporaryDirectory(prefix="vrt-sim-"))
             )
             if self._port is not None:
-                self.cable = Cable(self._port, self._spoke)
+                self.cable = _cable(self._port, self._spoke)
                 stack.callback(self.cable.close)
             stack.push_async_callback(self.cut)
             await self.boot()
@@ -278,7 +280,7 @@ class SimBoard:
 
     async def _soft_reboot(self, cable: Cable, prompt: str) -> None:
         """Ctrl-D at a prompt: MicroPython starts again, and the firmware with it, unless the prompt is a program's (`raw`)."""
-        cable.tell(SOFT_REBOOT)
+        cable.rebooted()
         if prompt == "raw":
             await self._run()
             with contextlib.suppress(TimeoutError):
@@ -313,3 +315,11 @@ class SimBoard:
         self._queue.put_nowait(event)
         for listener in list(self._listeners):
             listener(event)
+
+
+def _cable(path: Path, printed: Callable[[bytes], None]) -> Cable:
+    try:
+        from vrt_host.sim.cable import Cable  # noqa: PLC0415  (there are no such terminals on Windows)
+    except ImportError:
+        raise UsageError("a simulated board has a serial port on Linux and macOS alone") from None
+    return Cable(path, printed)

@@ -29,8 +29,6 @@ _TAIL: Final = 64
 _PROMPT_S: Final = 0.3
 """What comes behind a Ctrl-C waits so long for the prompt at most: MicroPython's unix port throws away what is typed before it."""
 _TICK_S: Final = 0.01
-SOFT_REBOOT: Final = b"MPY: soft reboot\r\n"
-"""What a board says when its MicroPython starts again."""
 
 
 class _End:
@@ -166,6 +164,10 @@ class Cable:
         """As if the board had said it."""
         if self.attached:
             self._plug.write(data)
+
+    def rebooted(self) -> None:
+        """The board's MicroPython starts again, which boards say."""
+        self.tell(b"MPY: soft reboot\r\n")
 
     def close(self) -> None:
         """Unplug it for good."""
