@@ -64,7 +64,7 @@ OFFER = {"version": "9.0.0", "port": 8766}
 def test_offer_of_a_newer_version_is_noted():
     flash()
     assert fetch.wanted(OFFER, slots)
-    assert fetch.noted() == {"version": "9.0.0", "port": 8766, "tries": 0}
+    assert fetch.noted() == {"version": "9.0.0", "port": 8766, "tries": 0, "due": True}
     done()
 
 
@@ -117,10 +117,20 @@ def test_nothing_is_fetched_when_nothing_is_noted():
     done()
 
 
+def test_version_that_failed_on_trial_is_not_fetched_again_by_itself():
+    flash()
+    fetch.wanted(OFFER, slots)
+    assert attempt(bundle(FILES))[0]
+    slots.choose()
+    assert slots.choose() == "a"  # the trial was not confirmed
+    assert attempt(ValueError("asked")) == (False, [])
+    done()
+
+
 def test_update_that_runs_already_is_not_fetched():
     flash()
     with open("update.json", "w") as file:
-        json.dump({"version": VERSION, "port": 1, "tries": 0}, file)
+        json.dump({"version": VERSION, "port": 1, "tries": 0, "due": True}, file)
     assert attempt(ValueError("asked")) == (False, [])
     done()
 
@@ -132,6 +142,7 @@ def test_host_that_fails_is_asked_three_times_in_all():
         took, events = attempt(OSError("no route"))
         assert not took
         assert f"try {number} of 3" in events[-1][1]["message"]
+        assert attempt(ValueError("asked")) == (False, [])  # not before the next offer
     assert not fetch.wanted(OFFER, slots)
     assert fetch.wanted({"version": "9.0.1", "port": 8766}, slots)
     done()

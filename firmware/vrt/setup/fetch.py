@@ -28,12 +28,12 @@ def wanted(offer, slots):
     tries = said["tries"] if said and said["version"] == version else 0
     if tries >= _TRIES:
         return False
-    _note(version, port, tries)
+    _note(version, port, tries, True)
     return True
 
 
 def noted():
-    # What is noted: {"version", "port", "tries"}, or None.
+    # What is noted: {"version", "port", "tries", "due"}, or None.
     try:
         with open(_NOTE) as file:
             return json.load(file)
@@ -41,16 +41,16 @@ def noted():
         return None
 
 
-def _note(version, port, tries):
+def _note(version, port, tries, due=False):
     with open(_NOTE + ".new", "w") as file:
-        json.dump({"version": version, "port": port, "tries": tries}, file)
+        json.dump({"version": version, "port": port, "tries": tries, "due": due}, file)
     os.rename(_NOTE + ".new", _NOTE)
 
 
 def attempt(board, config, slots):
     # Takes the update that is noted. True: it is there, and is tried at the next start. Never raises.
     said = noted()
-    if not said or said["tries"] >= _TRIES or slots.read()[1] or not newer(said["version"], VERSION):
+    if not said or not said["due"] or slots.read()[1] or not newer(said["version"], VERSION):
         return False
     version, port, tries = said["version"], said["port"], said["tries"] + 1
     _note(version, port, tries)  # first: what cuts the power may be the update
