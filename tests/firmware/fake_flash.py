@@ -1,5 +1,6 @@
 # Flash for modules that use open() and os: texts by path.
 import os
+import sys
 
 
 class Flash:
@@ -33,6 +34,7 @@ class Flash:
 
     def __enter__(self):
         self.module.open, self.module.os = self.open, self
+        sys.modules[self.module.__name__] = self.module  # the firmware may have forgotten it
         return self
 
     def __exit__(self, *error):
