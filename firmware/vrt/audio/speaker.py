@@ -171,7 +171,8 @@ class Speaker:
         # The next chunk: what the ring has, then silence.
         chunk = self._buffers[self._next]
         work = self._work or chunk
-        count, width = self._count, self._width
+        count = self._count
+        width = self._width
         n = 0
         if not self.waiting:
             n = self._ring.readinto(chunk, count * width) // width
