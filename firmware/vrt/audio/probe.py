@@ -49,7 +49,8 @@ class Fold:
     def hear(self, buf):
         # The microphone's buffer of one frame. Allocates nothing.
         if self.left:
-            bins, place = self.bins, self.place
+            bins = self.bins
+            place = self.place
             for value in buf:
                 bins[place] += value
                 place += 1
