@@ -33,6 +33,7 @@ lint: .venv/.lint ## ruff, codespell, fresh tables, module sizes, wording of the
 	@$(BIN)/codespell
 	@$(BIN)/python tools/gen_tables.py --check
 	@$(BIN)/python tools/gen_rules.py --check
+	@$(BIN)/python tools/gen_boards.py --check
 	@$(BIN)/python tools/check_sizes.py
 
 format: .venv/.lint ## format all Python
@@ -57,9 +58,10 @@ soak: .venv/.test ## cut 1,000 connections: nothing may be lost or doubled, no h
 fuzz: .venv/.test .venv/.fuzz ## a million inputs for the parsers of both sides (20 minutes)
 	@$(BIN)/python tools/fuzz.py
 
-tables: .venv/.demo ## regenerate the device's tables from schema/, and the page of the rules
+tables: .venv/.demo ## regenerate the device's tables from schema/, the page of the rules, the pages of the boards
 	@$(BIN)/python tools/gen_tables.py
 	@$(BIN)/python tools/gen_rules.py
+	@$(BIN)/python tools/gen_boards.py
 
 clean: ## remove everything that was made here
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -5,7 +5,7 @@ import json
 import select
 import time
 
-import espsound  # pyright: ignore[reportMissingImports]
+import espsound
 import machine
 from machine import Pin
 from micropython import const
@@ -131,7 +131,7 @@ def watchdog(ms):
 
 def _serial():
     # The port of the serial link.
-    import espserial  # pyright: ignore[reportMissingImports]
+    import espserial
 
     return espserial.stream(_made["serial"])
 
@@ -179,7 +179,7 @@ def start(file):
         pulls = {"up": Pin.PULL_UP, "down": Pin.PULL_DOWN, None: None}
         _button = Pin(made["button"]["pin"], Pin.IN, pulls[made["button"]["pull"]])  # type: ignore[arg-type]
     if "led" in made:
-        from espled import Light  # pyright: ignore[reportMissingImports]
+        from espled import Light
 
         _light = Light(made["led"])
     if "serial" in made:
