@@ -85,7 +85,10 @@ def run(ms):
     except Over:
         pass
 
-steps = app._advance
+def steps():
+    while True:
+        app.step(time.ticks_ms(), board.wait(app.link.sock, 20) is not False)
+
 board.wait = wait
 run(2500)
 gc.collect()
