@@ -123,3 +123,14 @@ def test_traceback_shows_the_names_of_the_source() -> None:
 )
 def test_other_lines_stay_as_they_are(line: str) -> None:
     assert readable(line, FIRMWARE) == line
+
+
+def test_two_values_are_assigned_without_a_tuple_in_the_heap(tmp_path: Path) -> None:
+    made = package(
+        tmp_path,
+        one="a, b = c, d\ndef f(self):\n self.x, y = g(1), (2, 3)\n x, y = (u or v).w(z)\n for i, j in k: pass",
+    )
+    assert "a, b = c, d\n" in made["one"]
+    assert "    self.x, y = g(1), (2, 3)\n" in made["one"]
+    assert "    x, y = (u or v).w(z)\n" in made["one"]
+    compile(made["one"], "one", "exec")

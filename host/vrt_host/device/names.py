@@ -13,9 +13,10 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-VERSION = 1
+VERSION = 3
 """Of the rules here; another one makes other files of the same sources."""
 
+_PAIR = re.compile(r"^( *)\(?(\w[\w.]*(?:, \w[\w.]*)+)\)? = \((.+)\)$", re.MULTILINE)
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _FRAME = re.compile(r'(File "([\w.]+)", line \d+, in )(_[a-z]{1,2})$')
 
@@ -36,7 +37,17 @@ def lean(source: Path) -> str:
             node.name = table.get(node.name, node.name)
         elif isinstance(node, ast.Global | ast.Nonlocal):
             node.names = [table.get(name, name) for name in node.names]
-    return ast.unparse(tree)
+    return _PAIR.sub(_bare, ast.unparse(tree))
+
+
+def _bare(pair: re.Match[str]) -> str:
+    """`a, b = c, d` as MicroPython wants it: for tuples in brackets, as `unparse` writes them, it makes one in the heap."""
+    depth = 0
+    for character in pair[3]:
+        depth += (character == "(") - (character == ")")
+        if depth < 0:
+            return pair[0]  # no tuple
+    return f"{pair[1]}{pair[2]} = {pair[3]}"
 
 
 def readable(line: str, folder: Path) -> str:
