@@ -10,6 +10,12 @@ def diff(now, since):
     return (((now - since) & 0x3FFFFFFF) ^ 0x20000000) - 0x20000000
 
 
+def use(name):
+    # The module of that name, imported now: what is seldom needed, since an import statement would keep the name in the heap.
+    __import__(name)
+    return sys.modules[name]
+
+
 def forget(*names):
     # Takes modules that are needed at the start, or now and then, out of memory again; whoever needs one imports it afresh.
     for name in names:

@@ -24,9 +24,7 @@ def start(board):
     # The device, or None when it was stopped. Raises ConfigError.
     air = None
     if hasattr(board, "wlan"):
-        from vrt.setup.air import Air
-
-        air = Air(board, settings)
+        air = vrt.use("vrt.setup.air").make(board, settings)
         if not air.begin():
             return None
     from vrt.config import checked
@@ -44,9 +42,7 @@ def start(board):
         update(board, config, slots)
     app = build(board, config)
     if slots:
-        from vrt.setup.live import Live
-
-        app.live = Live(slots, board, config, time.ticks_ms())  # pyright: ignore[reportAttributeAccessIssue]
+        app.live = vrt.use("vrt.setup.live").make(slots, board, config, time.ticks_ms())  # pyright: ignore[reportAttributeAccessIssue]
     if air:
         air.adopt(app)
     vrt.forget("vrt.build")
@@ -60,11 +56,9 @@ def settings(board):
     try:
         return board.config()
     except (OSError, ValueError) as error:  # there is none, or it is no JSON
-        from vrt.setup.settings import recover
-
         why = f"config.json cannot be read ({error})"
         try:
-            made = recover(board.storage + "config.json")
+            made = vrt.use("vrt.setup.settings").recover(board.storage + "config.json")
         except (OSError, ValueError):
             raise ConfigError(why) from None
         vrt.forget("vrt.setup.settings")
@@ -74,10 +68,8 @@ def settings(board):
 
 def update(board, config, slots):
     # Fetches the update that was noted before the restart, if one was, and starts again, with it.
-    from vrt.setup.fetch import attempt
-
     board.led("update")
-    if attempt(board, config, slots):
+    if vrt.use("vrt.setup.fetch").make(board, config, slots):
         board.restart()
     vrt.forget("vrt.setup.fetch", "vrt.setup.update")
 
@@ -105,9 +97,7 @@ def build(board, config):
         piece = _PIECE_BYTES_PCM16 if config["input"] == "pcm16" else _SERIAL_BYTES
         if not hasattr(board, "serial"):
             raise ConfigError('config: "url" cannot be serial: this board has no port for it')
-        from vrt.links.serial import SerialLink
-
-        link = SerialLink(board.serial, config["message_bytes"], piece)
+        link = vrt.use("vrt.links.serial").make(board.serial, config["message_bytes"], piece)
     else:
         from vrt.links.ws import WebSocketLink
 

@@ -2,7 +2,7 @@
 # formats are none of its business. Every event of the device's log but those of the link is written here.
 from micropython import const
 
-from vrt import diff
+from vrt import diff, use
 from vrt.errors import ConfigError, ProtocolError
 from vrt.ui import Button
 
@@ -37,9 +37,7 @@ class Conversation:
         self.unread = False  # more came at once than the App takes in a step
         self.stream = None  # shows what becomes of calls, where there is something to show it on
         if config["tool_stream"]:
-            from vrt.tools.stream import Streams  # noqa: PLC0415  (no heap for it where it is not wanted)
-
-            self.stream = Streams(log.event)
+            self.stream = use("vrt.tools.stream").make(log.event)
         self.restored = journal.session_id is not None
         if self.restored:
             session.restore(journal.session_id, journal.rx, journal.tx, journal.epoch)

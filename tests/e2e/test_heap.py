@@ -121,11 +121,11 @@ async def test_heap_outlasts_refusals_and_cuts(program):
         await watched.next("ready", resumed=True)
 
 
-async def test_heap_outlasts_a_conversation_at_116k():
+async def test_heap_outlasts_a_conversation_at_120k():
     async with (
         hosted() as proxy,
         SimBoard(
-            url=f"ws://127.0.0.1:{proxy.port}/", heap="116k", config={"stats_ms": 1000, "listen": "open"}
+            url=f"ws://127.0.0.1:{proxy.port}/", heap="120k", config={"stats_ms": 1000, "listen": "open"}
         ) as board,
     ):
         watched = Watched(board)

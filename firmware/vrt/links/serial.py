@@ -202,3 +202,6 @@ class SerialLink(Framing):
                 self._interrupt(True)
                 self._interrupt = None
             sock.close()
+
+
+make = SerialLink  # for vrt.use

@@ -5,7 +5,7 @@ import sys
 
 from micropython import const
 
-from vrt import forget
+from vrt import forget, use
 from vrt.errors import ProtocolError
 from vrt.protocol.grammar import join_surrogates, weigh
 from vrt.protocol.tables import SERVER
@@ -30,9 +30,7 @@ def decode(buf, n):
         raise WireError("MALFORMED", "not JSON", 0)
     most = max(_WEIGHT, len(buf) >> 4)
     if weight > most:
-        from vrt.protocol.trim import trim  # noqa: PLC0415  (a rare thing, and forgotten)
-
-        n = trim(buf, n, most)
+        n = use("vrt.protocol.trim").trim(buf, n, most)  # a rare thing, and forgotten
         forget("vrt.protocol.trim")
     n = join_surrogates(buf, n)
     try:

@@ -59,3 +59,6 @@ class Air:
             if name in sys.modules:
                 forget(name)
         return going
+
+
+make = Air  # for vrt.use

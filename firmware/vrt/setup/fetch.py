@@ -74,6 +74,9 @@ def attempt(board, config, slots):
     return True
 
 
+make = attempt  # for vrt.use
+
+
 def _ask(board, config, port):
     # The answer to our request, as a stream at the beginning of its body. Raises OSError, ValueError.
     from vrt.links.url import address  # noqa: PLC0415  (forgets itself)

@@ -43,3 +43,6 @@ class Live:
         self.board.safe()
         app.sound.close()
         self.board.restart()
+
+
+make = Live  # for vrt.use

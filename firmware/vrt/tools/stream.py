@@ -52,3 +52,6 @@ class Streams:
             if session.id is None or call[2] <= session.closed:
                 self.calls.remove(call)
                 self._event("tool_stream", call=call[0], name=call[1], phase="cancelled")
+
+
+make = Streams  # for vrt.use
