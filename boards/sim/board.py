@@ -226,7 +226,7 @@ def start():
     if os.getenv("VRT_SIM_SERIAL"):
         import uart  # noqa: PLC0415  (memory that other links do not need)
 
-        _uart = uart.Port()
+        _uart = uart.make()
         serial = _uart.open  # type: ignore[assignment]
     host, port, nonce = (os.getenv("VRT_SIM") or "").split(":")
     _socket = socket.socket()

@@ -38,3 +38,6 @@ class Port:
         # Nobody wants what comes, but for a Ctrl-C.
         while self.readinto(self._spare, len(self._spare)):
             pass
+
+
+make = Port

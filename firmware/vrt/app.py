@@ -129,7 +129,7 @@ class App:
                     conversation.retry(now)
             elif session.state != "connecting":
                 self._lost(now)  # the heap was full when we heard of it
-            if not self.sound.probe and session.wants_link(now) and (not wifi or wifi.way(self, now)):
+            if not self.sound.probe and session.wants_link(now) and (not wifi or wifi.ask(self, now)):
                 gc.collect()  # TLS wants large pieces
                 self.log.event("connecting", failures=session.failures)
                 self.link.open(now)

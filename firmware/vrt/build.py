@@ -24,12 +24,12 @@ def start(board):
     # The device, or None when it was stopped. Raises ConfigError.
     air = None
     if hasattr(board, "wlan"):
-        air = vrt.use("vrt.setup.air").make(board, settings)
+        air = vrt.use("vrt.setup.air").make(board, _settings)
         if not air.begin():
             return None
     from vrt.config import checked
 
-    config = settings(board)
+    config = _settings(board)
     config = checked(config, board.DESCRIPTION["duplex"])
     del checked
     vrt.forget("vrt.config")
@@ -51,7 +51,7 @@ def start(board):
     return app
 
 
-def settings(board):
+def _settings(board):
     # What config.json says, or the copy from before its last change when it is damaged.
     try:
         return board.config()

@@ -34,7 +34,7 @@ class Sound:
         self.config = config
         # Full duplex is for a board whose echo has been proven to be weak enough. Until then it is half.
         self.half = True
-        self.unproven = config["duplex"] == "full"  # the echo is to be measured
+        self.fresh = config["duplex"] == "full"  # the echo is to be measured
         self.echo = 0  # what may come back of the speaker's level, in 1/65536
         self.probe = None  # what measures it, while it does
         self.again = None  # ticks before which it is no use
@@ -67,10 +67,10 @@ class Sound:
         if self.probe:
             self.probe.close()
             self.probe = None
-            self.unproven = True
+            self.fresh = True
 
     def _measure(self, now):
-        self.unproven = False  # if there is no memory for it, that is that
+        self.fresh = False  # if there is no memory for it, that is that
         gc.collect()
         from vrt.audio.probe import run  # noqa: PLC0415  (forgotten again)
 
@@ -102,8 +102,8 @@ class Sound:
         elif self._room and diff(now, self._ended) >= _TAIL_MS:
             self._room = _QUIET
             if self.speaker:
-                self.speaker.peak = 0
-        if self.unproven and not self._room and turn == "idle" and mic and self.speaker:
+                self.speaker.level = 0
+        if self.fresh and not self._room and turn == "idle" and mic and self.speaker:
             busy = mic.voiced or self.config["mute"] or (live and self.config["listen"] == "button")
             if not busy and (self.again is None or diff(now, self.again) >= _AGAIN_MS):
                 self._measure(now)
@@ -124,7 +124,7 @@ class Sound:
             return False
         if self.echo:
             speaker = self.speaker
-            mic.guard(speaker.peak * self.echo >> 16 if speaker and (self.playing or self._room) else 0)
+            mic.limit(speaker.level * self.echo >> 16 if speaker and (self.playing or self._room) else 0)
         mic.poll(now)
         if self.probe:
             try:

@@ -180,7 +180,7 @@ def total(of):
 
 
 async def test_users_tools_may_have_many_names(serve, tmp_path):
-    names = [f"a_name_of_the_users_{number}" for number in range(60)]
+    names = [f"a_name_of_the_users_{number}" for number in range(40)]
     tools = tmp_path / "many.py"
     house = (root() / "boards" / "sim" / "tools.py").read_text("utf-8")
     text = TOOLS.format(names="\n".join(f"{name} = 1" for name in names), first=names[0])

@@ -244,7 +244,7 @@ class Device:
                 ]
             )
             sound = Sound(self.board, config)
-            sound.half, sound.unproven = config["duplex"] == "half", False  # the echo has been measured
+            sound.half, sound.fresh = config["duplex"] == "half", False  # the echo has been measured
             self.app = App(
                 self.board,
                 config,

@@ -153,17 +153,17 @@ def test_an_update_waits_for_a_network():
     class Slots:
         trial = ""
 
-    asked, kept = [], fetch.attempt
+    asked, kept = [], fetch.make
     for there in (True, False):
         board = Wireless(url="ws://host:1/", wifi_ssid="home", wifi_password="secret-key", update_key="key")
         board.station.points[0].on = there
         sys.modules["vrt.setup.fetch"] = fetch
-        fetch.attempt = lambda board, config, slots: asked.append(1)
+        fetch.make = lambda board, config, slots: asked.append(1)
         sys.modules["slots"] = Slots
         try:
             with Disk():
                 assert started(board).wifi.up == there
         finally:
             del sys.modules["slots"]
-            fetch.attempt = kept
+            fetch.make = kept
     assert asked == [1]

@@ -149,7 +149,7 @@ def test_scale_equals_its_plain_twin_for_signed_and_unsigned_samples():
             results = []
             for kernels in (dsp, plain):
                 buf = array("H" if middle else "h", [value + middle for value in samples])
-                results.append(kernels.scale(buf, 5, 60, factor, middle))
+                results.append(kernels.volume(buf, 5, 60, factor, middle))
                 made = [value - middle for value in buf]
                 assert made[:5] == samples[:5]
                 assert made[65:] == samples[65:]
@@ -268,7 +268,7 @@ def test_kernels_allocate_nothing():
             kernels.hear(samples, 320, work, 26, state)
             kernels.encode(out, 160, frame, 5, width)
             kernels.decode(samples, 160, work, 9, 200, width)
-            kernels.scale(work, 9, 160, 12345, 0x8000)
+            kernels.volume(work, 9, 160, 12345, 0x8000)
         micropython.heap_unlock()
 
 

@@ -338,13 +338,13 @@ def test_mic_sends_silence_for_what_may_be_the_devices_own_sound_and_takes_it_fo
         fake = FakeMicrophone(lambda i: 0 if i < 8000 else (1000 if i & 4 else -1000))
         mic = make(fake, encoding, rate)
         mic.start(0)
-        mic.guard(1100)
+        mic.limit(1100)
         assert set(run(mic, fake, 700)[5:]) == {quiet}
         assert not mic.voiced
-        mic.guard(900)
+        mic.limit(900)
         assert quiet not in run(mic, fake, 500)
         assert mic.voiced
-        mic.guard(0)
+        mic.limit(0)
         assert quiet not in run(mic, fake, 100)
 
 
@@ -404,7 +404,7 @@ def test_mic_allocates_nothing_for_a_frame():
             now += 20
             if mic.poll(now) is not None and now % 100:
                 mic.sent()
-            mic.guard(now * 16 & 0x7FFF)
+            mic.limit(now * 16 & 0x7FFF)
         mic.stop()
         mic.start(now)
         micropython.heap_unlock()

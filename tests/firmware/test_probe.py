@@ -85,7 +85,7 @@ class Room:
 
     def measured(self, ms=2000):
         # Lets the echo be measured; returns what was told of it.
-        while self.sound.unproven or self.sound.probe:
+        while self.sound.fresh or self.sound.probe:
             self.run(2)
             ms -= 2
             assert ms > 0, "it does not end"
@@ -319,7 +319,7 @@ def test_volume_in_half_duplex():
     room.run(600)
     assert not any(room.played.out[before:])
     volume(100)
-    assert room.sound.speaker.factor == -1
+    assert room.sound.speaker.volume == -1
     assert room.events == []
 
 
@@ -334,7 +334,7 @@ def test_a_board_with_a_volume_of_its_own_is_told():
     assert told == [70]
     volume(20)
     assert told == [70, 20]
-    assert room.sound.speaker.factor == -1
+    assert room.sound.speaker.volume == -1
 
 
 def test_the_level_of_a_reply_is_asked_for_only_where_an_echo_is_expected():
@@ -342,4 +342,4 @@ def test_the_level_of_a_reply_is_asked_for_only_where_an_echo_is_expected():
         room = Room(loss_db, **OPEN)
         room.measured()
         room.run(700)
-        assert (room.sound.speaker.factor >= 0) == asked, loss_db
+        assert (room.sound.speaker.volume >= 0) == asked, loss_db

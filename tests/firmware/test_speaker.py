@@ -426,7 +426,7 @@ def test_speaker_plays_at_the_volume_it_is_given_and_tells_the_loudest_level():
         for factor, least, most in ((-1, 7800, 8200), (32768, 7800, 8200), (8192, 1950, 2050), (0, 0, 0)):
             fake = FakeSpeaker()
             speaker = make(fake, encoding, rate)
-            speaker.factor = factor
+            speaker.volume = factor
             speaker.begin("a")
             square = array("h", ([8000] * 40 + [-8000] * 40) * 10)
             data = bytearray(width * 800)
@@ -435,7 +435,7 @@ def test_speaker_plays_at_the_volume_it_is_given_and_tells_the_loudest_level():
             play(speaker, fake, 500)
             loud = sorted([abs(sample) for sample in fake.out])[-1200 * playing // 3]  # of most of it
             assert least <= loud <= most, (encoding, factor, loud)
-            assert speaker.peak == 0 if factor < 0 else least <= speaker.peak <= most
+            assert speaker.level == 0 if factor < 0 else least <= speaker.level <= most
 
 
 def test_speaker_says_nothing_of_an_item_without_an_id():
@@ -567,7 +567,7 @@ def test_speaker_allocates_nothing_for_a_frame():
     for encoding, rate, n in (("pcmu", 8000, 160), ("pcm16", 24000, 960), ("pcm16", 8000, 320)):
         i2s = _Told()
         speaker = make(i2s, encoding, rate)
-        speaker.factor = 9000
+        speaker.volume = 9000
         frame = bytearray([i & 255 for i in range(5 + n)])
         speaker.begin("a")
         now = 0

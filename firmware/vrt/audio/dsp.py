@@ -79,7 +79,7 @@ def decode(src, n: int, work, at: int, end: int, width: int):  # noqa: PLR0917
 
 
 @micropython.viper
-def scale(buf, at: int, n: int, factor: int, middle: int) -> int:
+def volume(buf, at: int, n: int, factor: int, middle: int) -> int:
     # n > 0 samples of buf[at:] become factor / 32768 of what they were, at most 1. Returns their level then: the mean distance
     # from the middle, which is 0 for signed ones and otherwise 0x8000.
     samples = ptr16(buf)

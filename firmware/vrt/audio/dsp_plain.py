@@ -51,7 +51,7 @@ def decode(src, n, work, at, end, width):  # noqa: PLR0917
         work[i] = 0x8000 if width else 0
 
 
-def scale(buf, at, n, factor, middle):
+def volume(buf, at, n, factor, middle):
     total = 0
     for i in range(at, at + n):
         value = (buf[i] - middle) * factor >> 15

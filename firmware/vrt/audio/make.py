@@ -11,15 +11,15 @@ from vrt.audio.speaker import Speaker
 _SPARE_MS = const(200)  # the ring holds so much more than what we announce (decisions 11)
 
 
-def make(sound, output, heard):
+def make(sound, output, input):
     # The formats as (encoding, rate). Raises ConfigError for one that we cannot make; that direction alone is then silent.
     vrt.forget("vrt.audio.make")
     try:
         if output != sound.output:
             _speaker(sound, output)
     finally:
-        if heard != sound.input:
-            _mic(sound, heard)
+        if input != sound.input:
+            _mic(sound, input)
 
 
 def _speaker(sound, made):
@@ -72,14 +72,14 @@ def _loud(sound):
         part = 100
     if sound.speaker:
         measured = sound.config["duplex"] == "full"
-        sound.speaker.factor = part * part * 32768 // 10000 if part < 100 or measured else -1
+        sound.speaker.volume = part * part * 32768 // 10000 if part < 100 or measured else -1
 
 
-def adjust(sound, percent):
+def adjust(sound, value):
     # Another volume. Where full duplex is wanted, the echo is measured again, and until then it is half.
     vrt.forget("vrt.audio.make")
     sound.cancel()
-    sound.config["volume"] = max(0, min(100, percent))
+    sound.config["volume"] = max(0, min(100, value))
     _loud(sound)
     if sound.config["duplex"] == "full":
-        sound.half = sound.unproven = True
+        sound.half = sound.fresh = True

@@ -74,7 +74,7 @@ class Mic:
         # Nothing is captured any more, and the transfer that is under way will be thrown away. Frames that wait stay.
         self.live = self.voiced = False
 
-    def guard(self, level):
+    def limit(self, level):
         # The device's own sound may be so loud here: a frame that is not louder is no voice, and becomes silence. 0: none is heard.
         self._state[6] = level
 

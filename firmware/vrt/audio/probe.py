@@ -34,35 +34,35 @@ _PROVEN = const(64)
 _MARGIN = const(4)
 
 
-class Fold:
+class _Fold:
     # Adds up what the microphone hears by its place in the sequence.
-    def __init__(self, period):
-        self.bins = array("i", bytes(4 * period))
-        self.left = 0  # frames to come
+    def __init__(self, n):
+        self._bins = array("i", bytes(4 * n))
+        self.rest = 0  # frames to come
 
     def begin(self, frames):
-        for i in range(len(self.bins)):
-            self.bins[i] = 0
-        self.place = self.count = 0
-        self.left = frames
+        for i in range(len(self._bins)):
+            self._bins[i] = 0
+        self._place = self.count = 0
+        self.rest = frames
 
     def hear(self, buf):
         # The microphone's buffer of one frame. Allocates nothing.
-        if self.left:
-            bins = self.bins
-            place = self.place
+        if self.rest:
+            bins = self._bins
+            place = self._place
             for value in buf:
                 bins[place] += value
                 place += 1
                 if place == len(bins):
                     place = 0
-            self.place = place
+            self._place = place
             self.count += len(buf)
-            self.left -= 1
+            self.rest -= 1
 
     def level(self):
         # The mean amplitude of what repeats, times 16.
-        bins = self.bins
+        bins = self._bins
         middle = sum(bins) // len(bins)
         return sum([abs(value - middle) for value in bins]) * 16 // self.count
 
@@ -71,15 +71,15 @@ def run(sound, now):  # noqa: PLR0912  (one measurement, step by step)
     # A generator that wants the time whenever the microphone has been polled. At its end `sound` has its duplex.
     vrt.forget("vrt.audio.probe")
     mic, speaker = sound.mic, sound.speaker
-    frames, dropped, factor = speaker.frames, speaker.dropped, speaker.factor
-    fold = Fold(len(_SEQUENCE) * sound.board.DESCRIPTION["mic_rate"] // _STEPS)
+    frames, dropped, factor = speaker.frames, speaker.dropped, speaker.volume
+    fold = _Fold(len(_SEQUENCE) * sound.board.DESCRIPTION["mic_rate"] // _STEPS)
     begun = now
     mic.take = fold.hear
-    speaker.factor = -1
+    speaker.volume = -1
     try:
         mic.start(now)
         fold.begin(_NOISE_FRAMES)
-        while fold.left:
+        while fold.rest:
             now = yield
             if diff(now, begun) > _GIVE_UP_MS:
                 _tell(sound)
@@ -89,19 +89,19 @@ def run(sound, now):  # noqa: PLR0912  (one measurement, step by step)
             if sound.again is None:
                 _tell(sound)
             sound.again = now
-            sound.unproven = True
+            sound.fresh = True
             return
         wave = _wave(loud, speaker.rate, sound.output[0])
         speaker.begin(None)
         heard = None  # since when the speaker sounds
-        while heard is None or fold.left:
+        while heard is None or fold.rest:
             while speaker.received - speaker.sent < speaker.rate // _AHEAD:
                 if speaker.write(wave, 0, len(wave)) < len(wave):
                     break
             if heard is None and speaker.playing:
                 heard = now
                 fold.begin(_FRAMES + _SETTLE_FRAMES)
-            if fold.left == _FRAMES:
+            if fold.rest == _FRAMES:
                 fold.begin(_FRAMES)
             now = yield
             if diff(now, begun) > _GIVE_UP_MS:
@@ -115,16 +115,16 @@ def run(sound, now):  # noqa: PLR0912  (one measurement, step by step)
             factor = -1  # nobody asks for the level of what is played
     finally:
         speaker.flush()
-        speaker.frames, speaker.dropped, speaker.factor = frames, dropped, factor
+        speaker.frames, speaker.dropped, speaker.volume = frames, dropped, factor
         mic.take = mic._make
         mic.stop()
 
 
-def _decide(sound, loud, level):
+def _decide(sound, most, level):
     # Full or half duplex. Whether an echo is to be expected in it.
-    sound.half = level * _PROVEN > 16 * loud
-    sound.echo = 65536 // 16 * _MARGIN * level // loud
-    _tell(sound, round(20 * math.log10(16 * loud / max(1, level))))
+    sound.half = level * _PROVEN > 16 * most
+    sound.echo = 65536 // 16 * _MARGIN * level // most
+    _tell(sound, round(20 * math.log10(16 * most / max(1, level))))
     return sound.echo and not sound.half
 
 

@@ -37,8 +37,8 @@ class Speaker:
         self._work = array("H", bytes(2 * (past + self._count))) if self._ratio != 2 else None
         self.prefill_ms = prefill_ms
         self.dma_ms = dma_ms
-        self.factor = -1  # of the volume, 32768 is full; -1: full, and nobody asks for the level
-        self.peak = 0  # the level of the loudest chunk, until somebody sets it to 0 again
+        self.volume = -1  # of the volume, 32768 is full; -1: full, and nobody asks for the level
+        self.level = 0  # the level of the loudest chunk, until somebody sets it to 0 again
 
         # Places count wire samples since the speaker last rested.
         self._queue = []  # (id, place of its first sample), oldest first
@@ -184,9 +184,9 @@ class Speaker:
         if self._ratio == 2:
             width = 0
         dsp.decode(chunk, n, work, past, past + count, width)
-        if n and self.factor >= 0:
-            level = dsp.scale(work, past, n, self.factor, 0x8000 if width else 0)
-            self.peak = max(self.peak, level)
+        if n and self.volume >= 0:
+            level = dsp.volume(work, past, n, self.volume, 0x8000 if width else 0)
+            self.level = max(self.level, level)
         if width:
             dsp.resample(work, count, chunk, self._ratio)
         self._ready = self.sent + n

@@ -143,7 +143,7 @@ class Wifi:
             if app.link.sock:
                 app.link.close(_CLOSE_REPLACED)
 
-    def way(self, app, now):
+    def ask(self, app, now):
         # Whether the link may be opened now. What stands in its way for longer counts as a connection that failed.
         reason = self.obstacle(now)
         if reason:
