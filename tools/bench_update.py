@@ -25,7 +25,7 @@ from vrt_host.device.profiles import find
 from vrt_host.sim.board import find_micropython
 
 BOARD = Path(__file__).with_name("ota_board.py")
-IMAGE_BYTES = 4096 * 128
+IMAGE_BYTES = 4096 * 256
 CUT = 9
 """The exit code of a board whose power was cut."""
 # The firmware checks itself, as far as its files go, and says which it is.

@@ -13,7 +13,7 @@ import vfs
 
 _here = sys.path[0] or "."
 _BLOCK = 4096
-_BLOCKS = 128
+_BLOCKS = 256
 
 
 class Flash:

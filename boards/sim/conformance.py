@@ -44,7 +44,7 @@ REASON = {"type": "object", "properties": {"reason": {"enum": ["speech", "user",
 @tool("Interrupt the agent, as the user does.", REASON, name="test.interrupt")
 def interrupt(reason="user"):
     start()
-    device._silence(reason)
+    device.silence(reason)
 
 
 @tool("Say something as the user, by text.", {"text": {"type": "string"}}, name="test.say")

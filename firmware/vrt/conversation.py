@@ -47,7 +47,7 @@ class Conversation:
         # The user and the tools. Allocates only when something happens.
         session, tools = self.session, self.tools
         if self.reason:  # the heap was full
-            self._silence()
+            self.silence()
         # While a call awaits the button, a press answers it and means nothing else.
         if self.button.poll(self.board.button(), now) and not tools.confirm.asking:
             self.press(now)
@@ -76,7 +76,7 @@ class Conversation:
         if self.session.state == "failed":
             self.retry(now)
         elif self.sound.playing or self.tools.queue or self.active or not (self.turn or self.restored):
-            self._silence("user")
+            self.silence("user")
 
     def hear(self, now):
         # Switches the microphone; somebody who begins to speak over the agent interrupts it.
@@ -87,10 +87,10 @@ class Conversation:
         # While a confirmation waits in silence the user may speak: the hand answers, not the voice.
         over = sound.playing or (self.tools.queue and not self.tools.confirm.asking)
         if voice and over and not self._voice:
-            self._silence("speech")
+            self.silence("speech")
         self._voice = voice
 
-    def _silence(self, reason=None):
+    def silence(self, reason=None):
         # An interruption: the server's, or the user's when there is a `reason`. vRT §6.2: all effects here first, then
         # the messages, in the order of decisions 14.
         session = self.session
@@ -165,7 +165,7 @@ class Conversation:
             self._ready(event)
         elif kind == "interrupted":
             self.log.event(kind, epoch=event["epoch"])
-            self._silence()
+            self.silence()
         elif kind == "error":
             self.log.fault(code, message)
             if not event["recoverable"]:
@@ -204,7 +204,7 @@ class Conversation:
             if epoch <= self.session.closed:
                 return
             if state == "listening":
-                self._silence()  # §8.4
+                self.silence()  # §8.4
             self.turn = state
             self.active = state != "idle" and state != "listening"  # noqa: PLR1714  (a tuple of words is 200 bytes)
             if self.active:

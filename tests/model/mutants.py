@@ -119,7 +119,7 @@ def calls_run_newest_first(call):
     return broken
 
 
-@mutant(Conversation, "_silence")
+@mutant(Conversation, "silence")
 def device_speaks_on(silence):
     def broken(self, reason=None):
         with mock.patch.object(self.sound, "flush", return_value=()):

@@ -9,6 +9,7 @@ import json
 import os
 import sys
 from binascii import unhexlify
+from errno import EEXIST
 from hashlib import sha256
 
 from micropython import const
@@ -48,11 +49,11 @@ def install(read, key, board, version, slots):
     manifest = opened(read, key, board, version)
     target = slots.other(slot)
     remove(target)
-    need = _SPARE
-    for _, size, _ in manifest["files"]:
-        need += size
     if hasattr(os, "statvfs"):
         room = os.statvfs(".")
+        need = _SPARE
+        for _, size, _ in manifest["files"]:
+            need += -(-size // room[0]) * room[0]  # a file takes whole blocks
         if room[0] * room[3] < need:
             raise ValueError(f"the flash has {room[0] * room[3]} bytes free, and {need} are needed")
     for path, size, digest in manifest["files"]:
@@ -95,10 +96,11 @@ def store(read, path, size, digest):
     folder = ""
     for part in path.split("/")[:-1]:
         folder += part
-        try:  # noqa: SIM105  (no contextlib here)
+        try:
             os.mkdir(folder)
-        except OSError:  # it is there; if not, the next open says so
-            pass
+        except OSError as error:
+            if error.errno != EEXIST:
+                raise
         folder += "/"
     with open(path, "wb") as file:
         while size > 0:

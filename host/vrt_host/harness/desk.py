@@ -21,7 +21,7 @@ from vrt_host.harness.watch import watch
 from vrt_host.sim.board import SimBoard
 from vrt_host.sim.wav import MIC_RATE
 
-QUIET = {"listen": "button", "stats_ms": 0}
+QUIET = {"listen": "button", "duplex": "half", "stats_ms": 0}
 """The simulated board's microphone is off until its button is pressed, so that it says nothing by itself."""
 _TONE_HZ = 300
 
