@@ -9,6 +9,7 @@ from vrt.ui import Button
 _CLOSE_NORMAL = const(1000)
 _CLOSE_REPLACED = const(4000)
 _STUCK_MS = const(60_000)  # a turn without a sign of life for so long is over for us
+_PING_MS = const(1000)  # no server makes us ping more often
 _ID_SHOWN = const(8)  # characters of a session id in the log: whoever has all of it could resume the session
 
 
@@ -242,6 +243,12 @@ class Conversation:
             tools.resumed()
         self.restored = False
         self.offer = event.get("update")
+        limits = event.get("limits")
+        beat = limits.get("heartbeatMs") if isinstance(limits, dict) else None
+        beat = beat if isinstance(beat, int) else 0  # a server with less patience than usual (decisions 7)
+        session.ping_ms = (
+            max(_PING_MS, min(self.config["ping_ms"], beat // 3)) if beat else self.config["ping_ms"]
+        )
         self.waiting = session.ping = resumed  # its pong comes behind all of it
         try:
             self.sound.adopt(event)

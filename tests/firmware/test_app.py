@@ -134,6 +134,23 @@ def test_device_closes_a_dead_connection():
     assert device.sent("hello")[-1]["sessionId"] == "session-one-and-only"
 
 
+def test_device_pings_sooner_where_the_server_has_less_patience():
+    for beat, least, most in (
+        (6000, 14, 16),
+        (45_000, 1, 2),
+        (1, 28, 31),
+        (0, 1, 2),
+        ("6000", 1, 2),
+        (None, 1, 2),
+    ):
+        device = Device()
+        device.open(limits={"heartbeatMs": beat})
+        for _ in range(30):
+            device.run(1000)
+            device.receive("pong")
+        assert least <= len(device.sent("ping")) <= most, (beat, len(device.sent("ping")))
+
+
 def test_device_stays_with_a_server_that_answers():
     device = opened()
     for _ in range(12):
