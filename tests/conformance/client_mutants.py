@@ -95,6 +95,7 @@ def ping_before_hello():
     "client.sessions.quiet-until-ready",
     "client.resume.waits-for-ready",
     also=["client.resume."],  # what it has sent before ready cannot be held back after it
+    rare=True,  # where its messages meet those of the suite differs from run to run
 )
 def results_before_ready():
 

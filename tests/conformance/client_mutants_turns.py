@@ -247,7 +247,7 @@ def interruptions_are_forgotten():
         method(self, *reason)
         self.session.closed = self.tools._closed = -1
 
-    wrap(Conversation, "_silence", silence)
+    wrap(Conversation, "silence", silence)
 
 
 @breaks(
@@ -266,7 +266,7 @@ def interrupted_cuts_everything():
         method(self, *reason)
 
     Session.close = close
-    wrap(Conversation, "_silence", silence)
+    wrap(Conversation, "silence", silence)
 
 
 @breaks("client.gate.second-interrupted-ignored", rare=True)
@@ -322,7 +322,7 @@ def the_server_is_asked_to_interrupt():
         else:
             method(self)
 
-    wrap(Conversation, "_silence", silence)
+    wrap(Conversation, "silence", silence)
 
 
 @breaks("client.gate.above-is-open", also=["client.gate.", "client.interrupt.", "client.audio."], rare=True)
@@ -643,7 +643,7 @@ def interrupt_before_playback():
         for part in waiting:
             session.playback(*part)
 
-    wrap(Conversation, "_silence", silence)
+    wrap(Conversation, "silence", silence)
 
 
 @breaks("client.audio.played-of-sent", rare=True)

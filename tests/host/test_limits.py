@@ -12,10 +12,10 @@ import wave
 from pathlib import Path
 
 import pytest
-import vrt.config
 import vrt_host
 from host_client import DEADLINE_S, hosting
 from limit_proofs import PROOFS
+from vrt import config as settings
 from vrt.tools.journal import Journal
 from vrt_host.agents import script
 from vrt_host.agents.base import (
@@ -80,7 +80,7 @@ def in_code(place):
             found = found[step]
         return found
     if file == "config.json":
-        return vrt.config.SETTINGS[name][0]
+        return settings.SETTINGS[name][0]
     text = (ROOT / "firmware" / "vrt" / file).read_text(encoding="utf-8")
     if not name:
         return None
@@ -109,7 +109,7 @@ def test_every_limit_that_can_be_set_is_on_the_page():
     for field in dataclasses.fields(ServerConfig):
         if field.name.startswith("max_") or field.name.endswith("_timeout"):
             assert f"config.ServerConfig.{field.name}" in places
-    for name, (_, allowed) in vrt.config.SETTINGS.items():
+    for name, (_, allowed) in settings.SETTINGS.items():
         if (
             isinstance(allowed, tuple)
             and isinstance(allowed[0], int)
@@ -509,6 +509,6 @@ def test_device_keeps_short_arguments_alone_for_its_report(tmp_path):
 
 
 def test_board_and_host_as_shipped_hear_of_each_other_twice_in_the_time_that_they_wait():
-    ping_ms = vrt.config.SETTINGS["ping_ms"][0]
+    ping_ms = settings.SETTINGS["ping_ms"][0]
     announced = Limits().announced()["heartbeatMs"]
     assert 2 * ping_ms <= announced  # the host's patience; what it answers is the board's
