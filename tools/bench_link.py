@@ -8,6 +8,7 @@ import socket
 import subprocess
 import tempfile
 import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,26 +53,30 @@ def answer(connection: socket.socket) -> None:
             waiting += len(data)
 
 
-def serve(listening: socket.socket, connections: int) -> None:
-    for _ in range(connections):
-        connection, _ = listening.accept()
-        answer(connection)
+def trade(
+    micropython: str,
+    client: Path = CLIENT,
+    words: Sequence[str] = (),
+    peer: Callable[[socket.socket], None] = answer,
+) -> dict[str, tuple[float, float]]:
+    """Microseconds of CPU and bytes of heap per frame, of the floor and of the link, by `client` with these more words.
 
-
-def trade(micropython: str) -> dict[str, tuple[float, float]]:
-    """Microseconds of CPU and bytes of heap per frame, of the floor and of the link.
-
-    Of the microseconds the least over the rounds, which take turns.
+    Of the microseconds the least over the rounds, which take turns. `peer` serves one connection, and closes it.
     """
     best: dict[str, tuple[float, float]] = {}
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        peer = threading.Thread(target=serve, args=(listening, 2 * ROUNDS), daemon=True)
-        peer.start()
+
+        def serve() -> None:
+            for _ in range(2 * ROUNDS):
+                peer(listening.accept()[0])
+
+        serving = threading.Thread(target=serve, daemon=True)
+        serving.start()
         port = str(listening.getsockname()[1])
         for _ in range(ROUNDS):
             for kind in ("floor", "link"):
                 done = subprocess.run(
-                    [micropython, str(CLIENT), kind, port, str(FRAMES)],
+                    [micropython, str(client), kind, port, str(FRAMES), *words],
                     capture_output=True,
                     text=True,
                     timeout=60,
@@ -82,7 +87,7 @@ def trade(micropython: str) -> dict[str, tuple[float, float]]:
                 cpu_us, allocated = map(float, done.stdout.split())
                 least, most = best.get(kind, (cpu_us, allocated))
                 best[kind] = min(least, cpu_us), max(most, allocated)
-        peer.join(10)
+        serving.join(10)
     return best
 
 

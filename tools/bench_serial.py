@@ -5,18 +5,14 @@ from __future__ import annotations
 import json
 import random
 import socket
-import subprocess
-import threading
 from pathlib import Path
 from typing import Any
 
-from bench_link import find_micropython
+from bench_link import find_micropython, trade
 from vrt_host.links.serial import BAUD
 from vrt_host.protocol.framing import AUDIO, OPEN, OPENED, PING, PONG, Decoder, Frame, encode
 
 CLIENT = Path(__file__).with_name("bench_serial_client.py")
-ROUNDS = 5
-FRAMES = 2000
 FRAMES_PER_S = 50
 PINGS_PER_S = 5
 SHARE = 0.15
@@ -64,39 +60,9 @@ def answer(connection: socket.socket) -> None:
                 return
 
 
-def trade(micropython: str) -> dict[str, tuple[float, float]]:
-    """Microseconds of CPU and bytes of heap per frame up and down, of the floor and of the link: the least over the rounds."""
-    best: dict[str, tuple[float, float]] = {}
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-
-        def serve() -> None:
-            for _ in range(2 * ROUNDS):
-                answer(listening.accept()[0])
-
-        peer = threading.Thread(target=serve, daemon=True)
-        peer.start()
-        port = str(listening.getsockname()[1])
-        for _ in range(ROUNDS):
-            for kind in ("floor", "link"):
-                done = subprocess.run(
-                    [micropython, str(CLIENT), kind, port, str(FRAMES), str(UP), str(len(DOWN))],
-                    capture_output=True,
-                    text=True,
-                    timeout=60,
-                    check=False,
-                )
-                if done.returncode:
-                    raise RuntimeError(f"{kind}: {done.stdout}{done.stderr}")
-                cpu_us, allocated = map(float, done.stdout.split())
-                least, most = best.get(kind, (cpu_us, allocated))
-                best[kind] = min(least, cpu_us), max(most, allocated)
-        peer.join(10)
-    return best
-
-
 def rows() -> list[dict[str, Any]]:
     """The figures, in the form that bench.py prints."""
-    costs = trade(find_micropython())
+    costs = trade(find_micropython(), CLIENT, (str(UP), str(len(DOWN))), answer)
     (floor_us, floor_bytes), (link_us, link_bytes) = costs["floor"], costs["link"]
     taken = share()
     moved = UP + len(DOWN)
