@@ -83,11 +83,6 @@ def path(tmp_path):
     return tmp_path / "port"
 
 
-def board_on(path, **options):
-    config = {"safe_boot_ms": 0, "stats_ms": 0, **options.pop("config", {})}
-    return SimBoard(url=f"serial:{path}", heap=HEAP, config=config, **options)
-
-
 class Watched:
     """A board's events."""
 
@@ -117,6 +112,13 @@ class Watched:
         await self.until(lambda: len(self.named(name, **fields)) >= number)
 
 
+def board_on(path, **config):
+    """A board that is not started yet, and all that it will tell: listened to before its first line."""
+    config = {"safe_boot_ms": 0, "stats_ms": 0, **config}
+    board = SimBoard(url=f"serial:{path}", heap=HEAP, config=config)
+    return board, Watched(board)
+
+
 async def mpremote(path, *words):
     program = shutil.which("mpremote", path=str(Path(sys.executable).parent)) or "mpremote"
     process = await asyncio.create_subprocess_exec(
@@ -138,8 +140,8 @@ async def mpremote(path, *words):
 
 
 async def test_conversation_with_audio_both_ways(path):
-    async with hosting(path, EchoAgent), board_on(path, config={"stats_ms": 100}) as board:
-        watched = Watched(board)
+    board, watched = board_on(path, stats_ms=100)
+    async with hosting(path, EchoAgent), board:
         await watched.count(1, "audio_start")
         t = np.arange(16_000) / 16_000
         board.say((9_000 * np.sin(2 * np.pi * 300 * t)).astype(np.int16))
@@ -160,8 +162,7 @@ async def test_what_a_line_damages_is_repaired_with_nothing_lost_or_doubled(path
             return data[: dice.randrange(len(data))]
         return b"noise\r\n" + data if roll < 0.06 else data
 
-    board = board_on(path)
-    watched = Watched(board)
+    board, watched = board_on(path)
     async with hosting(path, Caller), board:
         await watched.count(1, "ready")
         board.cable.spoil = spoil
@@ -178,8 +179,8 @@ async def test_what_a_line_damages_is_repaired_with_nothing_lost_or_doubled(path
 
 
 async def test_host_that_starts_again_is_found(path):
-    async with board_on(path) as board:
-        watched = Watched(board)
+    board, watched = board_on(path)
+    async with board:
         for number in (1, 2):
             async with hosting(path, EchoAgent):
                 await watched.count(number, "ready")
@@ -187,8 +188,8 @@ async def test_host_that_starts_again_is_found(path):
 
 
 async def test_board_that_starts_again_has_its_session_or_a_new_one(path):
-    async with hosting(path, EchoAgent), board_on(path) as board:
-        watched = Watched(board)
+    board, watched = board_on(path)
+    async with hosting(path, EchoAgent), board:
         for number in (1, 2, 3):
             await watched.count(number, "ready")
             await board.cut()
@@ -197,8 +198,8 @@ async def test_board_that_starts_again_has_its_session_or_a_new_one(path):
 
 
 async def test_mpremote_reaches_the_board_before_and_after(path):
-    async with board_on(path, config={"safe_boot_ms": 10_000}) as board:
-        watched = Watched(board)
+    board, watched = board_on(path, safe_boot_ms=10_000)
+    async with board:
         await watched.count(
             1, "console", text="vrt: starts in 10000 ms; Ctrl-C or the button held now stops it"
         )
@@ -221,8 +222,8 @@ async def test_mpremote_reaches_the_board_before_and_after(path):
 
 
 async def test_ctrl_c_from_a_host_with_a_connection_stops_nothing(path):
-    async with hosting(path, EchoAgent), board_on(path) as board:
-        watched = Watched(board)
+    board, watched = board_on(path)
+    async with hosting(path, EchoAgent), board:
         await watched.count(1, "ready")
         board.cable.type(b"\x03\x03\x04noise\x01")
         t = np.arange(8_000) / 16_000
