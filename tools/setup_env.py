@@ -76,14 +76,15 @@ def make_venv() -> None:
 
 def install_demo() -> None:
     """The product with all its offline parts, or with those that have a wheel here."""
-    say("installing the host, the simulator and the offline speech parts (about 500 MB the first time)")
+    say("installing the host, the simulator, the offline speech parts and the adapters (about 500 MB the first time)")
     constrained = ("-c", "constraints.txt")
-    if pip(*constrained, "-e", ".[demo]", check=False):
+    if pip(*constrained, "-e", ".[demo,agents]", check=False):
         return
     say("not every part has a wheel for this Python and platform; installing those that have")
     pip(*constrained, "-e", ".")
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    for requirement in [*extras["sim"], *extras["local"], *extras["device"]]:
+    parts = ("sim", "local", "device", "openai", "gemini", "chat")
+    for requirement in [requirement for part in parts for requirement in extras[part]]:
         if not pip(*constrained, requirement, check=False):
             say(f"left out, no wheel here: {requirement.partition(';')[0].strip()}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from vrt_host.agents.base import Agent
 from vrt_host.errors import UsageError
@@ -19,11 +20,19 @@ AGENTS = {
 }
 """Name -> what it is, for help texts."""
 
+ADAPTERS: dict[str, tuple[str, str]] = {}
+"""Name -> module and class of an adapter for somebody's model. The module has the adapter's `Options`."""
 
-def factory(name: str, *, script: Path | None = None) -> Callable[[], Agent]:
-    """What makes one agent of that name for each session; raises `UsageError` for what the operator can mend."""
+
+def factory(name: str, *, script: Path | None = None, config: Path | None = None) -> Callable[[], Agent]:
+    """What makes one agent of that name for each session; raises `UsageError` for what the operator can mend.
+
+    `config` is the file with the adapters' options (agents/options.py).
+    """
     if script is not None and name != "scripted":
         raise UsageError(f"--script is for --agent scripted, not for {name}")
+    if config is not None and name not in ADAPTERS:
+        raise UsageError(f"--config is for an agent with options ({', '.join(ADAPTERS)}), not for {name}")
     if name == "echo":
         return _load("vrt_host.agents.echo", "EchoAgent")
     if name == "scripted":
@@ -32,7 +41,32 @@ def factory(name: str, *, script: Path | None = None) -> Callable[[], Agent]:
         return _scripted(script)
     if name == "local":
         return _load(LOCAL, "LocalAgent")
+    if name in ADAPTERS:
+        return _Adapter(name, config)
     raise UsageError(f"there is no agent {name!r}; choose one of {', '.join(AGENTS)}")
+
+
+class _Adapter:
+    """Makes one agent with options for each session. What is wrong with the options is told at once."""
+
+    def __init__(self, name: str, config: Path | None) -> None:
+        module, made = ADAPTERS[name]
+        self._kind = _load(module, made, name)
+        from vrt_host.agents.options import load  # noqa: PLC0415  (its package comes with the adapters' extras)
+
+        options = getattr(importlib.import_module(module), "Options")  # noqa: B009  (mypy knows no such module)
+        self._options = load(options, name, config, agents=ADAPTERS)
+        self.abilities = getattr(self._kind, "abilities")  # noqa: B009
+
+    def prepare(self) -> None:
+        """Load what all sessions share."""
+        prepare: Callable[[Any], None] | None = getattr(self._kind, "prepare", None)
+        if prepare is not None:
+            prepare(self._options)
+
+    def __call__(self) -> Agent:
+        made: Agent = self._kind(self._options)
+        return made
 
 
 def prepare(agents: Callable[[], Agent]) -> None:
@@ -58,13 +92,13 @@ def _scripted(path: Path) -> Callable[[], Agent]:
     return lambda: ScriptedAgent(script)
 
 
-def _load(module: str, name: str) -> Callable[[], Agent]:
+def _load(module: str, name: str, extra: str = "local") -> Callable[..., Agent]:
     try:
-        made: Callable[[], Agent] = getattr(importlib.import_module(module), name)
+        made: Callable[..., Agent] = getattr(importlib.import_module(module), name)
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("vrt_host"):
             raise
         raise UsageError(
-            f'the {module.rpartition(".")[2]} agent needs the package {error.name!r}: pip install "vrt-edge[local]"'
+            f'the {module.rpartition(".")[2]} agent needs the package {error.name!r}: pip install "vrt-edge[{extra}]"'
         ) from None
     return made

@@ -50,6 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--agent", choices=tuple(registry.AGENTS), default="local", help=f"{agents} (default: local)"
     )
     parser.add_argument("--script", type=Path, metavar="FILE", help="what the scripted agent does")
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help="options of the agents that need some, TOML (docs/agents)"
+    )
     parser.add_argument("--host", default=DEFAULT_HOST, metavar="ADDRESS", help=f"(default: {DEFAULT_HOST})")
     parser.add_argument(
         "--port", type=int, default=DEFAULT_PORT, help=f"0 takes any free one (default: {DEFAULT_PORT})"
@@ -116,7 +119,9 @@ def run(args: argparse.Namespace) -> int:
         serial=tuple(args.serial),
     )
     limits = _limits(args)
-    agents = registry.factory(args.agent, script=PROFILE if args.conformance else args.script)
+    agents = registry.factory(
+        args.agent, script=PROFILE if args.conformance else args.script, config=args.config
+    )
     turn_limits = CONFORMANCE_TURNS if args.conformance else None
     options: dict[str, Any] = {"limits": limits, "turn_limits": turn_limits}
     if args.updates is not None:
