@@ -9,6 +9,7 @@ import sys
 
 _FILE = "slot"
 _NEW = "slot.new"
+_CRASHES = "crash.json"
 
 trial = ""  # the version that is being tried, while it is
 
@@ -69,8 +70,50 @@ def boot():
     except BaseException as error:
         if not trial:
             raise
-        if hasattr(sys, "print_exception"):
-            sys.print_exception(error)
+        _failed(error)
         import machine  # noqa: PLC0415  (no simulator has it)
 
         machine.reset()
+
+
+def _failed(error):
+    # The version on trial ended by itself: one line says so, and the crash log (vrt/setup/crash.py) has it for the host and
+    # `vrt doctor`, unless the firmware wrote it down itself.
+    text = f"update {trial} did not start: {type(error).__name__}: {error}"
+    print(f"vrt: {text}; the board goes back to the firmware in {other(read()[0])}/")
+    try:
+        import json  # noqa: PLC0415
+
+        try:
+            with open(_CRASHES) as file:
+                log = json.loads(file.read())
+            crashes = log["crashes"]
+            if crashes and crashes[-1]["firmware"] == trial:
+                return
+        except (OSError, ValueError, KeyError, TypeError):
+            log = {"early": 0}
+            crashes = []
+        entry = {"error": text[:160], "at": _place(error), "reset": "", "firmware": trial}
+        entry["uptime_s"] = entry["heap_free"] = None
+        crashes.append(entry)
+        log.update({"crashes": crashes[-4:], "told": False})  # pyright: ignore[reportCallIssue]
+        with open(_CRASHES + ".new", "w") as file:
+            file.write(json.dumps(log))
+        os.rename(_CRASHES + ".new", _CRASHES)
+    except Exception as why:  # such as a full flash: going back matters more
+        print("vrt: not written down:", why)
+
+
+def _place(error):
+    # The last "file:line" of its traceback, where the runtime tells it.
+    if not hasattr(sys, "print_exception"):
+        return ""
+    import io  # noqa: PLC0415
+
+    out = io.StringIO()
+    sys.print_exception(error, out)  # pyright: ignore[reportArgumentType]
+    for line in reversed(out.getvalue().split("\n")):  # pyright: ignore[reportAttributeAccessIssue]
+        parts = line.split('"')
+        if len(parts) == 3:
+            return parts[1] + ":" + parts[2].split(",")[1].split()[-1]
+    return ""

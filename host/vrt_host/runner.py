@@ -152,6 +152,14 @@ class Runner:
 
     # --- the server's side
 
+    def greeted(self, hello: Hello) -> None:
+        """A link with this hello is bound to the session: the first, or one that resumes it."""
+        self.token = hello.token
+        device = hello.message.get("device")
+        crash = device.get("crash") if isinstance(device, dict) else None
+        if isinstance(crash, str) and crash:
+            log.warning("session %s: the device crashed before: %s", self.id[:8], printable(crash, 300))
+
     async def start(self, timeout_s: float) -> None:
         """Let the agent get ready; raises `AgentStartError` with what the client may know."""
         try:

@@ -231,7 +231,7 @@ class Host:
                 connection.resume(None if runner is None else runner.session, principal, seat.now())
                 and runner
             ):
-                runner.token = hello.token
+                runner.greeted(hello)
                 seat.bind(runner)
         else:
             self._starting.add(task := self._spawn(self._start(seat, hello, principal)))
@@ -278,6 +278,7 @@ class Host:
                 runner.session.close()
         if opened:
             log.info("session %s: opened by %s from %s", runner.id[:8], _who(principal, hello), seat.peer)
+            runner.greeted(hello)
             self._replace_older(runner)
 
     def _replace_older(self, runner: Runner) -> None:

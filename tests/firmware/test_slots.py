@@ -1,9 +1,10 @@
 # Which copy of the firmware starts, over every state of the file that says so.
+import json
 import sys
 
 import slots
 from support import raises
-from test_update import done, flash
+from test_update import content, done, flash
 
 
 def booted(state):
@@ -48,8 +49,9 @@ def test_confirmed_trial_stays():
     done()
 
 
-def boot(state, code):
-    # Runs the firmware in b/, `code`; returns how it ended. The reset of the board is a SystemExit("reset").
+def boot(state, code, files=(), look=None):
+    # Runs the firmware in b/, `code`; returns how it ended. The reset of the board is a SystemExit("reset"). files: (path, text)
+    # that are on the flash; look: called while the flash is still there.
     class Machine:
         @staticmethod
         def reset():
@@ -61,6 +63,9 @@ def boot(state, code):
     os.mkdir("b")
     with open("b/main.py", "w") as file:
         file.write("def main():\n    " + code + "\n")
+    for path, text in files:
+        with open(path, "w") as file:
+            file.write(text)
     before = list(sys.path), sys.modules.get("main"), sys.modules.get("machine")
     sys.modules.pop("main", None)
     sys.modules["machine"] = Machine  # type: ignore[assignment]
@@ -69,6 +74,8 @@ def boot(state, code):
     except BaseException as error:  # how it ends is what is asked
         return error
     finally:
+        if look:
+            look()
         sys.path[:] = before[0]
         for name, module in zip(("main", "machine"), before[1:]):
             sys.modules.pop(name, None)
@@ -83,6 +90,61 @@ def test_firmware_on_trial_that_ends_starts_the_board_again():
         ended = boot("b? 2.0", code)
         assert isinstance(ended, SystemExit), code
         assert ended.args == ("reset",), code
+
+
+def crash_log(code, files=()):
+    # What the crash log says after firmware on trial ended by `code`, and the lines that were printed.
+    found = []
+    lines = []
+    slots.print = lambda *words: lines.append(" ".join([str(word) for word in words]))
+    try:
+        boot("b? 2.0", code, files, lambda: found.append(content("crash.json")))
+    finally:
+        del slots.print
+    return json.loads(found[0]), lines
+
+
+def test_firmware_on_trial_that_does_not_start_is_told_in_one_line_and_written_down():
+    log, lines = crash_log("import nothing_of_that_name")
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("vrt: update 2.0 did not start: "), lines
+    assert "nothing_of_that_name" in lines[0]
+    assert lines[0].endswith("; the board goes back to the firmware in a/"), lines
+    (entry,) = log["crashes"]
+    assert entry["error"].startswith("update 2.0 did not start: ")
+    assert (log["told"], log["early"], entry["firmware"]) == (False, 0, "2.0")
+    if hasattr(sys, "print_exception"):
+        assert entry["at"] == "b/main.py:2"
+
+
+def test_what_the_crash_log_had_before_the_trial_stays():
+    old = {"error": "old", "at": "", "reset": "", "firmware": "1.0", "uptime_s": 1, "heap_free": None}
+    full = json.dumps({"early": 2, "told": True, "crashes": [old, old, old, old]})
+    log, _ = crash_log("raise ValueError('no')", [("crash.json", full)])
+    assert [entry["firmware"] for entry in log["crashes"]] == ["1.0", "1.0", "1.0", "2.0"]
+    assert (log["early"], log["told"]) == (2, False)
+    for damaged in ("", "[]", "{", '{"crashes": 7}'):
+        log, _ = crash_log("raise ValueError('no')", [("crash.json", damaged)])
+        assert [entry["firmware"] for entry in log["crashes"]] == ["2.0"], damaged
+
+
+def test_crash_that_the_firmware_on_trial_wrote_down_itself_is_not_written_twice():
+    own = {"early": 1, "told": False, "crashes": [{"error": "ValueError: no", "at": "", "firmware": "2.0"}]}
+    log, lines = crash_log("raise ValueError('no')", [("crash.json", json.dumps(own))])
+    assert log == own
+    assert len(lines) == 1, lines
+
+
+def test_flash_that_takes_no_crash_log_does_not_keep_the_board_from_going_back():
+    import os  # noqa: PLC0415
+
+    def full():
+        os.rmdir("crash.json.new")
+
+    code = "import os; os.mkdir('crash.json.new'); raise ValueError('no')"
+    ended = boot("b? 2.0", code, look=full)
+    assert isinstance(ended, SystemExit)
+    assert ended.args == ("reset",)
 
 
 def test_firmware_that_ends_in_its_slot_ends_as_it_does():

@@ -470,6 +470,29 @@ async def test_bad_frame_is_answered_and_stops_nothing(frame, code):
         assert (await client.until("text"))["text"] == "Echo: on"
 
 
+async def test_crash_that_a_device_reports_is_a_warning_of_one_line(caplog):
+    crash = "update 2.0 did not start: ImportError at b/main.py:2\nINFO forged vrt_0123456789" + "x" * 999
+    async with hosting() as host:
+        for told in (crash, "", 7, None):
+            async with host.client() as client:
+                await client.hello(device={"id": "kitchen", "crash": told})
+        async with host.client() as client:  # a board that crashed within the window of its session
+            session = (await client.hello(device={"id": "kitchen"}))["sessionId"]
+        async with host.client() as client:
+            ready = await client.hello(
+                device={"id": "kitchen", "crash": "ValueError: oops"}, sessionId=session
+            )
+            assert ready["sessionId"] == session
+    told = [record for record in caplog.records if "crashed before" in record.getMessage()]
+    first, second = (record.getMessage() for record in told)
+    assert "update 2.0 did not start: ImportError at b/main.py:2\\nINFO forged" in first
+    assert "vrt_0123" not in first
+    assert len(first.splitlines()) == 1
+    assert len(first) < 400
+    assert second.endswith("the device crashed before: ValueError: oops")
+    assert {record.levelname for record in told} == {"WARNING"}
+
+
 async def test_peer_cannot_fill_the_log_with_its_faults(caplog):
     caplog.set_level(logging.INFO)
     async with hosting() as host, host.client() as client:

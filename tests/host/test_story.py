@@ -93,6 +93,20 @@ def test_story_tells_that_an_answer_stays_open():
     assert lines == ["user     (waits no longer: the answer stays open, silent for 5 s)"]
 
 
+def test_story_tells_what_the_board_measured_of_its_echo():
+    measured = [
+        device(1.0, "echo", loss_db=34, duplex="full"),
+        device(2.0, "echo", loss_db=3, duplex="half"),
+        device(3.0, "echo", loss_db=None, duplex="half"),
+    ]
+    assert told(measured)[1] == [
+        "board    its own voice is 34 dB quieter in its microphone; it listens while it speaks",
+        "board    its own voice is 3 dB quieter in its microphone; half duplex: it does not listen while it speaks",
+        "board    its own voice cannot be measured; half duplex: it does not listen while it speaks",
+    ]
+    assert told(measured, voices_only=True)[1] == []
+
+
 def test_story_tells_what_goes_wrong_even_when_brief():
     events = [
         device(1, "error", code="CONFIG", message="bad"),

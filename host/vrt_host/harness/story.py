@@ -132,6 +132,16 @@ class Narrator:
     def _on_interrupt(self, event: Event, t: float) -> None:
         self._tell(t, "board", f"{_REASONS.get(event['reason'], 'interruption')}: it falls silent")
 
+    def _on_echo(self, event: Event, t: float) -> None:
+        loss = event["loss_db"]
+        told = "cannot be measured" if loss is None else f"is {loss} dB quieter in its microphone"
+        how = (
+            "it listens while it speaks"
+            if event["duplex"] == "full"
+            else "half duplex: it does not listen while it speaks"
+        )
+        self._tell(t, "board", f"its own voice {told}; {how}")
+
     def _on_playback(self, event: Event, t: float) -> None:
         self._tell(
             t, "board", f"tells the host that {event['played_ms'] / 1000:.2f} s of the answer were heard"
