@@ -1,9 +1,14 @@
 """Shared by all tests: firmware tests raise `SkipTest`, which pytest must read as a skip."""
 
+import sys
+from pathlib import Path
+
 import hypothesis
 import micropython  # noqa: F401  (the CPython shim: puts ptr8 and const into builtins)
 import pytest
 from support import SkipTest
+
+sys.path.append(str(Path(__file__).parent))  # `peers` is a package here and in its processes
 
 hypothesis.settings.register_profile("vrt", deadline=None)  # a busy machine is no failure
 hypothesis.settings.load_profile("vrt")
