@@ -91,12 +91,14 @@ def _failed(error):
             if crashes and crashes[-1]["firmware"] == trial:
                 return
         except (OSError, ValueError, KeyError, TypeError):
-            log = {"early": 0}
+            log = {}
             crashes = []
         entry = {"error": text[:160], "at": _place(error), "reset": "", "firmware": trial}
         entry["uptime_s"] = entry["heap_free"] = None
         crashes.append(entry)
-        log.update({"crashes": crashes[-4:], "told": False})  # pyright: ignore[reportCallIssue]
+        log.setdefault("early", 0)
+        log["crashes"] = crashes[-4:]
+        log["told"] = False
         with open(_CRASHES + ".new", "w") as file:
             file.write(json.dumps(log))
         os.rename(_CRASHES + ".new", _CRASHES)
