@@ -113,6 +113,14 @@ class PeerProcess:
                 f"{self.name} has not reported {kind} {fields}; it reported {self.reports}"
             ) from None
 
+    async def mentioned(self, text):
+        """Wait until a report has this text in it, wherever; given out or not."""
+        async with asyncio.timeout(DEADLINE_S):
+            while not any(text in json.dumps(report) for report in self.reports):
+                self._arrived.clear()
+                assert not self._reader.done(), f"the peer {self.name} has ended"
+                await self._arrived.wait()
+
     def count(self, kind, **fields):
         """How many reports of that kind with these members there are, given out or not."""
         return sum(report["kind"] == kind and fields.items() <= report.items() for report in self.reports)
