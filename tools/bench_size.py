@@ -1,4 +1,4 @@
-"""The memory of the running client, and what the firmware of each board takes of its flash: `make size` prints all of it.
+"""The memory of the running client, and what the firmware of each board takes of its flash and heap: `make size` prints all of it.
 
 The heap is that of the simulated board on 64 bits (tools/size_probe.py), connected over WebSocket without TLS, mu-law both ways, with
 the simulator's tools. The figure for a board is an estimate: buffers in full, and 0.72 of the rest, which is what the same
@@ -7,9 +7,12 @@ the simulator's tools. The figure for a board is an estimate: buffers in full, a
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+import json
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +21,10 @@ from rich.table import Table
 from vrt_host.agents.echo import EchoAgent
 from vrt_host.config import ServerConfig
 from vrt_host.device import build
-from vrt_host.device.profiles import profiles
+from vrt_host.device.profiles import Profile, dumps, find, profiles
 from vrt_host.server import serve
 from vrt_host.sim.board import SimBoard
+from vrt_host.sim.firmware import find_runtime
 
 PROBE = Path(__file__).with_name("size_probe.py")
 HEAP = "512k"
@@ -29,18 +33,33 @@ CODE_BUDGET, RUNNING_BUDGET = 48 * 1024, 80 * 1024
 _DEADLINE_S = 60
 
 
-async def probe(*, modules: bool) -> dict[str, Any]:
-    """The event `size` of a board: `used` bytes, `buffers` and `modules` by name."""
+async def probe(*, modules: bool = False, profile: Profile | None = None) -> dict[str, Any]:
+    """The event `size` of a board: `used` bytes, `buffers` and `modules` by name.
+
+    With a real board's `profile` those are of its sound, its drivers and its files; its chips are played.
+    """
     port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     serving = asyncio.create_task(serve(ServerConfig(port=0), EchoAgent, ready=port.set_result))
     with tempfile.TemporaryDirectory() as folder:
+        constants: dict[str, object] = {"MODULES": modules}
+        config = {}
+        if profile is not None:
+            slot = Path(folder) / "slot"
+            arch = find_runtime().arch
+            files = build.files(profile, arch=arch)
+            for path, data in {**files.slot, "slots.mpy": files.root["slots.mpy"]}.items():
+                target = slot / path
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(data)
+            constants |= {"DESCRIPTION": json.dumps(profile.data), "SLOT": str(slot)}
+            config["duplex"] = str(profile.data["duplex"])
         program = Path(folder) / "probe.py"
-        program.write_text(
-            PROBE.read_text("utf-8").replace("MODULES = False", f"MODULES = {modules}"), "utf-8"
-        )
+        program.write_text(_filled(PROBE.read_text("utf-8"), constants), "utf-8")
         try:
             async with asyncio.timeout(_DEADLINE_S):
-                async with SimBoard(url=f"ws://127.0.0.1:{await port}/", heap=HEAP, program=program) as board:
+                async with SimBoard(
+                    url=f"ws://127.0.0.1:{await port}/", heap=HEAP, program=program, config=config
+                ) as board:
                     async for event in board.events():
                         if event["event"] == "size":
                             return event
@@ -50,11 +69,27 @@ async def probe(*, modules: bool) -> dict[str, Any]:
             await asyncio.gather(serving, return_exceptions=True)
 
 
-def rows() -> list[dict[str, Any]]:
-    """The figures, in the form that bench.py prints."""
-    found = asyncio.run(probe(modules=False))
+def _filled(program: str, constants: Mapping[str, object]) -> str:
+    """The program with other values of its constants, a line each."""
+    lines = program.split("\n")
+    for name, value in constants.items():
+        at = next(n for n, line in enumerate(lines) if line.startswith(f"{name} = "))
+        lines[at] = f"{name} = {value!r}"
+    return "\n".join(lines)
+
+
+def estimate(found: Mapping[str, Any]) -> dict[str, int]:
+    """The member `heap` of a board.json: bytes of code and objects, and with the buffers, on 32 bits."""
     buffers = sum(found["buffers"].values())
     code = round(RATIO * (found["used"] - buffers))
+    return {"code_bytes": code, "running_bytes": code + buffers}
+
+
+def rows() -> list[dict[str, Any]]:
+    """The figures, in the form that bench.py prints."""
+    found = asyncio.run(probe())
+    buffers = sum(found["buffers"].values())
+    code = estimate(found)["code_bytes"]
     note = f"estimate for 32 bits: {RATIO} x {found['used'] - buffers:,} B measured on 64"
     return [
         {"name": "device.code_heap_bytes", "value": code, "unit": f"B of code and objects ({note})",
@@ -64,25 +99,46 @@ def rows() -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def flash() -> Table:
-    """What each board's files take of its flash, in one slot."""
-    table = Table("board", "files", "bytes in a slot", "largest")
+def boards() -> tuple[Table, dict[str, dict[str, int]]]:
+    """What each board's files take of its flash, in one slot, and of its heap; the latter also by id."""
+    table = Table("board", "files", "bytes in a slot", "largest", "heap: code", "running")
+    heaps = {}
     for profile in profiles().values():
         files = build.files(profile).slot
         largest = max(files, key=lambda path: len(files[path]))
+        real = profile.data["mcu"] != "unix"
+        heap = heaps[profile.id] = estimate(asyncio.run(probe(profile=profile if real else None)))
         table.add_row(
             profile.id,
             str(len(files)),
             f"{sum(map(len, files.values())):,}",
             f"{largest} {len(files[largest]):,}",
+            f"{heap['code_bytes']:,}",
+            f"{heap['running_bytes']:,}",
         )
-    return table
+    return table, heaps
+
+
+def write(heaps: Mapping[str, Mapping[str, int]]) -> None:
+    """Put the figures into the boards' `board.json`, before what is said of their sources."""
+    for name, heap in heaps.items():
+        profile = find(name)
+        members = [item for item in profile.data.items() if item[0] != "heap"]
+        at = next((n for n, (member, _) in enumerate(members) if member == "source"), len(members))
+        members.insert(at, ("heap", dict(heap)))
+        (profile.folder / "board.json").write_text(dumps(dict(members)), "utf-8")
 
 
 def main() -> None:
     """Print it all."""
+    parser = argparse.ArgumentParser(description="Flash and heap of each board.")
+    parser.add_argument("--write", action="store_true", help="put the heap's figures into each board.json")
+    args = parser.parse_args()
     console = Console(width=None if sys.stdout.isatty() else 120)
-    console.print(flash())
+    table, heaps = boards()
+    console.print(table)
+    if args.write:
+        write(heaps)
     found = asyncio.run(probe(modules=True))
     modules = Table(
         "module",

@@ -1,14 +1,20 @@
 # The heap of the running client, for tools/bench_size.py: the firmware's own start, until its session is open, on MicroPython.
 # Reports it as the event `size` of the board: with MODULES, what each module took when it was imported, without what it
-# imported itself; else what is in use after a collection, and how much of it is buffers.
+# imported itself; else what is in use after a collection, and how much of it is buffers. With DESCRIPTION, the board.json of a
+# real board, sound is that board's, and SLOT is a folder with its files: then also what the simulated board took, and what
+# the real one takes instead, on chips that are played here.
 # mypy: ignore-errors
 # ruff: noqa: PLC0415  (the imports are what is measured)
 import builtins
 import gc
+import io
+import json
 import sys
 from array import array
 
 MODULES = False
+DESCRIPTION = ""
+SLOT = ""
 
 taken = {}
 _open = []  # of the imports that are under way: what their own imports took
@@ -66,12 +72,83 @@ def _room(ring):
     return n
 
 
+class Played:
+    # Whatever `machine` and its like have: names lead to itself, calls to nothing.
+    def __init__(self, *_, **__):
+        pass
+
+    def __getattr__(self, name):
+        return self._nothing
+
+    def _nothing(self, *_, **__):
+        return 0
+
+
+class I2C(Played):
+    def readfrom_mem_into(self, address, register, buf):
+        buf[0] = _IDS.get((address, register), 0)
+
+
+_IDS = {(0x18, 0xFD): 0x83, (0x18, 0xFE): 0x11, (0x40, 0x3D): 0x72, (0x40, 0x3E): 0x10}  # of the codecs
+
+
+class Pin(Played):
+    IN, OUT, PULL_UP, PULL_DOWN = range(4)
+
+
+class I2S(Played):
+    RX, TX, MONO, STEREO = range(4)
+
+
+def described(path, *mode):
+    # The simulated board's own file, with the sound of the real one, but for the DAC's rate: the simulator's is the highest.
+    file = _plain_open(path, *mode)
+    if not path.endswith("/board.json") or path.startswith(SLOT):
+        return file
+    made, real = json.load(file), json.loads(DESCRIPTION)
+    for name in ("microphone", "speaker"):
+        made[name]["ibuf"] = real[name]["ibuf"]
+    made["duplex"] = real["duplex"]
+    return io.StringIO(json.dumps(made))
+
+
+def hardware():
+    # What a real board's own modules take, and what it has that the simulated one has not: Wi-Fi, and two slots.
+    class machine:
+        pass
+
+    machine.Pin, machine.I2C, machine.I2S = Pin, I2C, I2S
+    neopixel = Played()
+    neopixel.NeoPixel = Played
+    sys.modules["machine"] = machine
+    sys.modules["neopixel"] = neopixel
+    sys.path.append(SLOT)
+    gc.collect()
+    before = gc.mem_alloc()
+    import espboard
+    import slots  # noqa: F401
+    import vrt.links.wifi
+    import vrt.setup.forget
+    import vrt.setup.live  # noqa: F401
+
+    espboard.start(SLOT + "/")
+    kept = espboard.microphone(), espboard.speaker()  # noqa: F841
+    gc.collect()
+    return gc.mem_alloc() - before
+
+
 def main():
+    if DESCRIPTION:
+        builtins.open = described
     gc.collect()
     before = gc.mem_alloc()
     if MODULES:
         builtins.__import__ = measured
     import board
+
+    if DESCRIPTION:
+        gc.collect()
+    played = gc.mem_alloc() - before
     from vrt.build import start
 
     app = start(board)
@@ -87,11 +164,15 @@ def main():
             board.wait = sleep
             gc.collect()
             used = gc.mem_alloc() - before
-            board.event("size", used=used, modules=taken, buffers=buffers(app))
+            made = {"used": used, "modules": taken, "buffers": buffers(app)}
+            if DESCRIPTION:
+                made["used"] = used - played + hardware()
+            board.event("size", **made)
         return sleep(link, ms)
 
     board.wait = wait
     app.run()
 
 
+_plain_open = open
 main()

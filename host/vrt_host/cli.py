@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
+import select
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -64,9 +66,25 @@ def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `vrt`; returns the exit code: 0 done, 1 it failed, 2 the operator's input was wrong."""
     try:
-        return _run(list(sys.argv[1:] if argv is None else argv))
+        code = _run(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:  # not on Windows
+        if not _unread():
+            raise
+        return 141
+    return code
+
+
+def _unread() -> bool:
+    """Whether nobody reads what is printed any more, as after `| head`; the rest of it then goes nowhere."""
+    watched = select.poll()
+    watched.register(sys.stdout, 0)
+    if not watched.poll(0):
+        return False
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return True
 
 
 def _run(words: list[str]) -> int:

@@ -1,5 +1,9 @@
 """The `vrt` command itself: what it prints and returns when it is used right and wrong."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 from vrt_host import __version__
 from vrt_host.cli import COMMANDS, main
@@ -46,3 +50,14 @@ def test_wrong_words_get_one_line_that_names_them(words, named, capsys):
     assert printed.err.count("\n") == 1
     assert printed.err.startswith("vrt")
     assert named in printed.err
+
+
+@pytest.mark.parametrize("words", [["boards"], ["boards", "--json"], ["boards", "bread-compact-s3"]])
+def test_reader_that_leaves_early_is_no_traceback(words):
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "vrt_host", *words]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    os.close(writing)
+    assert done.stderr == ""
+    assert done.returncode in (1, 141)  # the first is that of the tables

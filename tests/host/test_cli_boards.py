@@ -49,6 +49,7 @@ def test_the_list_for_programs(capsys):
     box = by_id["esp32-s3-box-3"]
     assert (box["duplex"], box["codec"], box["button"], box["led"]) == ("half", ["es7210", "es8311"], 0, None)
     assert box["psram"] == "octal"
+    assert all(0 < entry["heap"]["code_bytes"] < entry["heap"]["running_bytes"] for entry in by_id.values())
     assert any("strapping" in warning for warning in box["warnings"])
     assert {entry["id"] for entry in made["unsupported"]} == set(unsupported())
 
@@ -56,7 +57,7 @@ def test_the_list_for_programs(capsys):
 def test_one_board_is_told_with_its_pins_and_warnings(capsys):
     assert run("bread-compact-esp32") == 0
     printed = capsys.readouterr().out
-    for said in ("untested", "ESP32_GENERIC", " 32 microphone sd", "warning: GPIO 2 (LED)", "note: ", "full"):
+    for said in ("untested", "ESP32_GENERIC", " 32 microphone sd", "warning: GPIO 2 (LED)", "note: ", "full", "(estimate)"):
         assert said in printed
     assert run("sim") == 0
     assert "vrt sim" in capsys.readouterr().out

@@ -145,6 +145,9 @@ def _one(profile: Profile, as_json: bool) -> int:
         return 0
     for label, text in board_pages.facts(profile):
         print(f"  {label:18} {text.replace('`', '')}")
+    if "heap" in data:
+        code, running = (f"{data['heap'][name] / 1024:.0f} KiB" for name in ("code_bytes", "running_bytes"))
+        print(f"  {'heap':18} {running} of MicroPython's, {code} of them code and objects (estimate)")
     print("  pins (GPIO)")
     for use in sorted(pins.uses(data), key=lambda use: use.pin):
         print(f"    {use.pin:3} {use.what}")

@@ -58,6 +58,7 @@ class Profile:
             "micropython": data.get("micropython"),
             "link": data.get("link"),
             "serial": data.get("serial", {}).get("kind"),
+            "heap": data.get("heap"),
             "warnings": list(self.warnings),
         }
 
