@@ -4,106 +4,20 @@ An agent of somebody else's model has the provider's server in a process of its 
 agent can meet is in `test_agent_contract_provider.py`.
 """
 
-import json
-
 import pytest
-import pytest_asyncio
-from host_client import hosting
-from peers.device import Device
-from peers.plan import tone
-from peers.subjects import SUBJECTS
-from vrt_host.config import TurnLimits
+from peers.contract import (
+    CALL,
+    LOCK,
+    MARK,
+    SHORT,
+    answered,
+    case_of_agent,  # noqa: F401  (a fixture)
+    ends_well,
+    over,
+    subject_of_module,  # noqa: F401  (a fixture)
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-LOCK = {"door": "front", "state": "locked"}
-CALL = {"call": "lock", "arguments": json.dumps(LOCK)}
-SHORT = {"say": "It is done.", "seconds": 0.06}
-MARK = "mark-7391"
-"""Stands in what the device says, to be found again at the provider's."""
-
-
-class Case:
-    """An agent in a host. `sentences` tell an agent without a plan what to do."""
-
-    def __init__(self, subject):
-        self.subject = subject
-        self.peer = subject.peer
-
-    async def plan(self, *responses):
-        await self.subject.plan(*responses)
-
-    def session(self, **hello):
-        return Device.opened(self.host, **hello)
-
-    async def started(self):
-        self._hosting = hosting(lambda: self.subject.agents(), turn_limits=TurnLimits(call_margin=0.0))  # noqa: PLW0108
-        self.host = await self._hosting.__aenter__()
-
-    async def ended(self):
-        await self._hosting.__aexit__(None, None, None)
-
-    async def talks(self, device):
-        """The agent speaks, and goes on for a while."""
-        if self.subject.planned or self.subject.tools:
-            await device.types("What can you do?")
-        else:
-            await device.hears(tone(4, "pcmu", 8000))
-        await device.sounds()
-
-    async def at_provider(self, text):
-        """The provider, where there is one, is told something with this text in it."""
-        if self.peer is not None:
-            await self.peer.mentioned(text)
-
-
-def subjects(**wanted):
-    """The agents with these properties."""
-    return [
-        name
-        for name, kind in SUBJECTS.items()
-        if all(getattr(kind, key) == value for key, value in wanted.items())
-    ]
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def subject(request, tmp_path_factory):
-    async with SUBJECTS[request.param](tmp_path_factory.mktemp(request.param)) as subject:
-        case = Case(subject)
-        await case.started()
-        yield case
-        await case.ended()
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def case(subject):
-    yield subject
-    await subject.subject.reset()
-
-
-def over(**wanted):
-    """Run a test over all agents with these properties."""
-    return pytest.mark.parametrize("subject", subjects(**wanted), indirect=True)
-
-
-async def ends_well(case, device):
-    """The agent answers the next text, no error has come, and nothing of what was interrupted."""
-    before = len(device.heard) + len(device.all("text"))
-    await device.types()
-    await device.until(lambda: len(device.heard) + len(device.all("text")) > before)
-    await answered(case, device)
-    assert device.all("error") == []
-    assert device.late == []
-    assert device.close_code is None
-
-
-async def answered(case, device):
-    """What is said has been said; without a plan that takes too long to be heard to its end each time."""
-    if case.subject.planned:
-        await device.rests()
-    else:
-        await device.until(lambda: device.heard or device.all("text"))
-        await device.interrupts()
 
 
 # --- turns

@@ -70,14 +70,14 @@ class Device:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def opened(cls, host, **hello):
-        """A session of `host`, up to `ready`."""
+    async def opened(cls, host, *, ready=True, **hello):
+        """A session of `host`, up to `ready`; without `ready`: up to that, or to the error that comes instead."""
         async with host.client() as client:
             device = cls(client)
             reading = asyncio.create_task(device._read())
             try:
                 await client.send("hello", **{"tools": TOOLS, "input": PCMU, "output": PCMU, **hello})
-                await device.told("ready")
+                await device.until(lambda: device.all("ready") or (not ready and device.all("error")))
                 yield device
             finally:
                 reading.cancel()

@@ -113,13 +113,17 @@ class PeerProcess:
                 f"{self.name} has not reported {kind} {fields}; it reported {self.reports}"
             ) from None
 
-    async def mentioned(self, text):
-        """Wait until a report has this text in it, wherever; given out or not."""
-        async with asyncio.timeout(DEADLINE_S):
-            while not any(text in json.dumps(report) for report in self.reports):
-                self._arrived.clear()
-                assert not self._reader.done(), f"the peer {self.name} has ended"
-                await self._arrived.wait()
+    async def mentioned(self, text, since=0):
+        """Wait until a report, of those from place `since` on, has this text in it; given out or not."""
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                while not any(text in json.dumps(report) for report in self.reports[since:]):
+                    self._arrived.clear()
+                    assert not self._reader.done(), f"the peer {self.name} has ended"
+                    await self._arrived.wait()
+        except TimeoutError:
+            reports = self.reports[since:]
+            raise AssertionError(f"{self.name} was not told {text!r}; it reported {reports}") from None
 
     def count(self, kind, **fields):
         """How many reports of that kind with these members there are, given out or not."""
