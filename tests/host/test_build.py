@@ -1,5 +1,6 @@
 """The files of a board: what is in them, what is left out."""
 
+import ast
 import hashlib
 import json
 import shutil
@@ -185,3 +186,18 @@ def test_every_board_can_be_built(board):
     assert ("espserial.mpy" in made) == ("serial" in board.data)
     assert len(made) <= 128
     assert sum(map(len, made.values())) < 1 << 18
+
+
+@pytest.mark.parametrize("name", sorted(profiles.profiles()))
+def test_nothing_on_a_board_uses_bluetooth(name):
+    """Its memory would be missing where TLS wants some."""
+    profile = profiles.find(name)
+    for module, source in build.needed(profile).items():
+        words = {alias for node in ast.walk(ast.parse(source.read_text("utf-8"))) for alias in imported(node)}
+        assert not words & {"bluetooth", "ubluetooth", "aioble"}, module
+
+
+def imported(node):
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [node.module] if isinstance(node, ast.ImportFrom) else []
