@@ -205,9 +205,7 @@ async def test_interruption_while_it_speaks_after_the_model_has_ended(case):
     await case.plan([{"say": "This is not so long.", "seconds": 3}])
     async with case.session() as device:
         await device.types()
-        await device.sounds(500)
-        if case.peer is not None:
-            await case.peer.seen("done")
+        await device.sounds(900)  # a third of a second after all of it was sent
         await device.interrupts(played_ms=300)
         await device.told("interrupted")
         await ends_well(case, device)

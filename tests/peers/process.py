@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import sys
+import time
 import traceback
 from abc import ABC, abstractmethod
 from collections import deque
@@ -184,8 +185,8 @@ class Peer(ABC):
         """Listen on the loopback; return the port."""
 
     def tell(self, kind, **fields):
-        """Report to the test."""
-        print(json.dumps({"kind": kind, **fields}), flush=True)
+        """Report to the test; `t` is the time on the machine's monotonic clock."""
+        print(json.dumps({"kind": kind, "t": time.monotonic(), **fields}), flush=True)
 
     def next_response(self):
         """The parts of the response that is due."""
@@ -203,6 +204,7 @@ class Peer(ABC):
         """Play `{"wait": name}`; each release lets one pass."""
         self.tell("waiting", name=name)
         await self._hold(name).acquire()
+        self.tell("released", name=name)
 
     def _hold(self, name):
         return self._held.setdefault(name, asyncio.Semaphore(0))
