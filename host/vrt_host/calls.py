@@ -295,6 +295,11 @@ class Calls:
             display.failed(str(error)[:200])
             self._refuse(event.call, "INVALID", str(error))
             return None
+        if tool.confirm == "voice" and tool.asks(arguments) and not event.confirmed:
+            display.failed("nobody was asked")
+            message = f"{tool.name} needs the user's spoken yes to this very call, and nobody was asked: it did not run"
+            self._refuse(event.call, "REJECTED", message)
+            return None
         seconds = tool.timeout_ms / 1000 + self._limits.call_margin
         members: dict[str, Json] = {"callId": display.call_id, "name": tool.name, "arguments": arguments}
         members |= {"turnId": self._turn_id, "epoch": self._epoch}

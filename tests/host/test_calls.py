@@ -5,6 +5,7 @@ import json
 import pytest
 from turn_stage import STATUS, Stage, call, only
 from vrt_host.agents.base import (
+    Call,
     CallBegin,
     CallDelta,
     OwnCall,
@@ -83,6 +84,36 @@ def test_call_with_bad_arguments_is_invalid_with_the_schema_in_the_message(argum
     ((_, _, result),) = stage.agent.take()
     assert result.code == "INVALID"
     assert '"enum": ["front", "back"]' in result.message
+
+
+VAULT = {
+    "name": "vault",
+    "confirm": "voice",
+    "confirmWhen": {"state": ["open"]},
+    "parameters": {"type": "object", "properties": {"state": {}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "confirmed", "sent"),
+    [({"state": "open"}, False, 0), ({"state": "open"}, True, 1), ({"state": "closed"}, False, 1)],
+)
+def test_call_that_is_confirmed_by_voice_is_sent_after_a_yes_alone(arguments, confirmed, sent):
+    stage = Stage({"tools": [VAULT]})
+    stage.emit(TurnBegin("t"), Call("t", "c", "vault", arguments, confirmed))
+    assert stage.kinds().count("tool.call") == sent
+    if not sent:
+        ((_, _, result),) = stage.agent.take()
+        assert result.code == "REJECTED"
+        assert "spoken yes" in result.message
+
+
+def test_spoken_yes_is_for_one_call_and_not_for_the_next():
+    stage = Stage({"tools": [VAULT]})
+    yes = Call("t", "c1", "vault", {"state": "open"}, confirmed=True)
+    stage.emit(TurnBegin("t"), yes, Call("t", "c2", "vault", {"state": "open"}))
+    assert stage.kinds().count("tool.call") == 1
+    assert [result.call for _, _, result in stage.agent.take()] == ["c2"]
 
 
 def test_call_too_large_for_the_device_fails_and_the_next_one_goes_out():

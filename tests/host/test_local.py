@@ -191,6 +191,7 @@ async def test_command_heard_by_both_is_called_and_answered(start, engines):
     say(port)
     (call,) = await port.called()
     assert (call.name, dict(call.arguments)) == ("lock", {"door": "front", "state": "locked"})
+    assert not call.confirmed  # nobody was asked
     port.answer(call, {"state": "locked"})
     await port.ended()
     assert port.events[0] == TurnBegin(call.turn, "listening")
@@ -441,6 +442,7 @@ async def test_question_runs_the_command_in_the_turn_of_its_yes(start, engines):
     say(port)
     (call,) = await port.called()
     assert call.turn == port.of(TurnBegin)[1].turn
+    assert call.confirmed
     port.answer(call)
     await port.ended(2)
     assert port.said(call.turn) == "The vault is open."

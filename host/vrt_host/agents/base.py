@@ -194,6 +194,8 @@ class Call:
     call: str
     name: str
     arguments: str | Mapping[str, Json]
+    confirmed: bool = False
+    """The user was asked about this very call and said yes. Without it, one that is confirmed by voice is `REJECTED`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -370,7 +370,7 @@ class LocalAgent(Agent):
         elif meaning.control == "no":
             await self._say(turn, replies.DROPPED, last=True)
         elif meaning.control == "yes" and question is not None:
-            await self._run(turn, question.commands)
+            await self._run(turn, question.commands, confirmed=True)
         elif any(command.asks_aloud for command in meaning.commands):
             asked = self._question = _Question(turn.key, meaning.commands, turn.typed)
             asked.expires = self._loop.time() + _CONSENT_S
@@ -378,12 +378,12 @@ class LocalAgent(Agent):
         else:
             await self._run(turn, meaning.commands)
 
-    async def _run(self, turn: _Turn, commands: Sequence[Command]) -> None:
-        """Issue the calls, in order and at once, and tell of each result as it comes."""
+    async def _run(self, turn: _Turn, commands: Sequence[Command], *, confirmed: bool = False) -> None:
+        """Issue the calls, in order and at once, and tell of each result as it comes. `confirmed`: the user said yes to them."""
         for command in commands:
             key = f"call-{next(self._keys)}"
             turn.calls[key] = (command, self._loop.create_future())
-            self._port.emit(Call(turn.key, key, command.tool.name, command.arguments))
+            self._port.emit(Call(turn.key, key, command.tool.name, command.arguments, confirmed))
         self._trace("call", calls=[(command.tool.name, dict(command.arguments)) for command in commands])
         for number, (command, result) in enumerate(turn.calls.values(), 1):
             if command.asks_device:
