@@ -17,10 +17,13 @@ AGENTS = {
     "echo": "says back what it hears; to try a board",
     "scripted": "does what a JSON file says on which input (docs/scripted.md)",
     "local": 'understands speech and runs the device\'s tools, all offline (pip install "vrt-edge[local]")',
+    "gemini": 'Gemini Live, with your key (docs/agents/gemini.md; pip install "vrt-edge[gemini]")',
 }
 """Name -> what it is, for help texts."""
 
-ADAPTERS: dict[str, tuple[str, str]] = {}
+ADAPTERS: dict[str, tuple[str, str]] = {
+    "gemini": ("vrt_host.agents.gemini_live", "GeminiLive"),
+}
 """Name -> module and class of an adapter for somebody's model. The module has the adapter's `Options`."""
 
 

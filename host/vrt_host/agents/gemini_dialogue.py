@@ -1,0 +1,487 @@
+"""What Gemini Live's messages mean for turns: a `Dialogue` without sockets and clock.
+
+The protocol names no responses. What tells one from the next is its order: whatever the model makes belongs to one generation
+until `turnComplete`, or `interrupted` and then a `turnComplete` of its own. So a turn that the device interrupted leaves the
+generation behind it *dead*: what it still brings is dropped until one of those, or until the user says something more where it
+had not brought anything yet (the server may then answer both at once, and end nothing first).
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from vrt_host.agents import gemini_messages as messages
+from vrt_host.agents.base import (
+    AgentError,
+    AgentEvent,
+    Audio,
+    AudioBegin,
+    AudioEnd,
+    Call,
+    Heard,
+    Json,
+    Text,
+    ToolResult,
+    Transcript,
+    TurnBegin,
+    TurnEnd,
+    TurnState,
+)
+from vrt_host.agents.gemini_history import Entry, History
+from vrt_host.agents.gemini_messages import Dialect, Frame, Incoming, ModelCall, Names
+
+log = logging.getLogger(__name__)
+
+_TURNS = 8
+"""Turns that are remembered: an interruption may name one that was made long ago, and is still being played."""
+_REASONS = frozenset({"", "TURN_COMPLETE_REASON_UNSPECIFIED", "NEED_MORE_INPUT"})
+"""Reasons for the end of a turn that are no fault."""
+
+
+class Outlet(Protocol):
+    """Where a dialogue puts what it makes."""
+
+    def emit(self, event: AgentEvent) -> None:
+        """Now."""
+
+    def say(self, event: AgentEvent) -> None:
+        """In its order, as the device has room for it."""
+
+    def hush(self) -> None:
+        """Forget what `say` was given and is not out yet."""
+
+    def send(self, frame: Frame) -> None:
+        """To the model."""
+
+
+@dataclass(slots=True, eq=False)
+class _Turn:
+    key: str
+    typed: bool
+    heard: str = ""
+    """What the user said in it."""
+    heard_out: bool = False
+    out: bool = False
+    """The model has answered something."""
+    ended: bool = False
+    overdue: bool = False
+    """It ends because the device did not answer a call; what the model says of that is to be heard."""
+    item: str | None = None
+    """Its newest audio item."""
+    open: bool = False
+    """Which can get audio."""
+    odd: bytes = b""
+    calls: set[str] = field(default_factory=set)
+    asked: Entry | None = None
+    answer: Entry | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Batch:
+    """Calls that the model made in one message: it gets their results in one, too."""
+
+    turn: str
+    connection: int
+    missing: set[str]
+    results: list[tuple[str | None, str, Frame]] = field(default_factory=list)
+    cancelled: bool = False
+    silent: bool = True
+    """All were interrupted: there is nothing to speak of."""
+
+
+class Dialogue:
+    """One session's conversation, over any number of connections."""
+
+    def __init__(
+        self,
+        outlet: Outlet,
+        *,
+        speaks: Dialect,
+        names: Names,
+        instructions: str,
+        context: Json,
+    ) -> None:
+        self._outlet = outlet
+        self._speaks = speaks
+        self._names = names
+        self._instructions = instructions
+        self._keys = itertools.count(1)
+        self._turns: dict[str, _Turn] = {}
+        self._turn: _Turn | None = None
+        self._calls: dict[str, tuple[_Batch, ModelCall]] = {}
+        self._overheard = ""
+        """What the user said while the model was talking: part of what interrupts it, or late."""
+        self._captions = ""
+        """What the model says, ahead of its audio."""
+        self._connection = 0
+        self._generating = False
+        self._complete = False
+        """Its content is all there; the server waits until it would have been played."""
+        self._flowing = False
+        """Its last sign was content: an interruption by the server will be told."""
+        self._dead: Literal["", "soft", "hard"] = ""
+        self._swallow = False
+        """The next `turnComplete` is that of a generation that was interrupted."""
+        self.history = History(context)
+        self._context_due = False
+
+    # --- for the owner of the connections
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing would be lost with the connection."""
+        return not (self._generating or self._dead or self._calls) and (
+            self._turn is None or self._turn.ended
+        )
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the user began to speak, and the model has answered nothing."""
+        turn = self._turn
+        return turn is not None and not (turn.out or turn.ended or turn.typed)
+
+    @property
+    def to_tell(self) -> bool:
+        """Whether the model is still to be told of the context, which a new session begins with."""
+        return self._context_due
+
+    def connected(self, *, anew: bool) -> None:
+        """There is a connection; one that begins `anew` was given the `history`."""
+        self._connection += 1
+        self._context_due = self._context_due and not anew
+        self._reset()
+
+    def lost(self) -> str | None:
+        """The connection is gone; the key of the turn that ends with it."""
+        complete = self._complete
+        self._reset()
+        turn = self._turn
+        if turn is None or turn.ended:
+            return None
+        if complete:
+            self._finish(turn)
+            return None
+        self._turn = None
+        self._outlet.hush()
+        return turn.key
+
+    def give_up_waiting(self) -> None:
+        """The user said nothing more, and the model nothing to it."""
+        if self.waiting and self._turn is not None:
+            self._finish(self._turn)
+
+    def _reset(self) -> None:
+        self._generating = self._complete = self._flowing = self._swallow = False
+        self._dead = ""
+        self._overheard = self._captions = ""
+
+    # --- the user and the device
+
+    def user_text(self, text: str) -> None:
+        """The user typed; a response in flight was interrupted before."""
+        if self._dead == "soft":
+            self._dead = ""
+        turn = self._begin("thinking", typed=True)
+        turn.heard = text
+        if self._context_due and self._speaks.context == "later":
+            self._context_due = False
+            text = f"{messages.context_text(self.history.context)}\n\n{text}"
+        self._outlet.send(messages.typed(text, self._speaks))
+
+    def context(self, value: Json) -> None:
+        """The application's context changed."""
+        self.history.set_context(value)
+        if self._speaks.context == "update":
+            self._outlet.send(messages.context_update(self._instructions, value))
+        else:
+            self._context_due = True
+            self._tell_context()
+
+    def _tell_context(self) -> None:
+        """The older models get it as content, which would interrupt a response."""
+        if self._context_due and self._speaks.context == "content" and self.at_rest:
+            self._context_due = False
+            said = [("user", messages.context_text(self.history.context))]
+            self._outlet.send(messages.content(said, complete=False))
+
+    def interrupted(self, key: str, heard: Sequence[Heard]) -> None:
+        """The turn is dead, and that much of it was heard."""
+        turn = self._turns.get(key)
+        if turn is None:
+            return
+        if turn.answer is not None:
+            turn.answer.cut({one.item: one.played_ms for one in heard})
+        if turn is not self._turn:
+            return
+        self._turn = None
+        self._outlet.hush()
+        if turn.ended or turn.overdue or (turn.out and not self._generating):
+            return
+        if self._complete:
+            self._pass()
+        else:
+            self._dead = "hard" if self._flowing else "soft"
+
+    def _pass(self) -> None:
+        """What there was of a generation is over; the message that says so is still to come."""
+        self._reset()
+        self._swallow = True
+
+    def tool_result(self, turn_key: str, result: ToolResult) -> None:
+        """A call is settled."""
+        batch, call = self._calls.pop(result.call, (None, None))
+        if batch is None or call is None:
+            return
+        turn = self._turns.get(turn_key)
+        if turn is not None:
+            turn.calls.discard(result.call)
+            turn.overdue = turn.overdue or result.code == "TIMEOUT"
+        self.history.add("user", messages.result_text(self._names.own(call.name), result))
+        batch.missing.discard(result.call)
+        batch.results.append((call.id, call.name, messages.response(result)))
+        batch.silent = batch.silent and result.code == "INTERRUPTED"
+        if not (batch.missing or batch.cancelled or batch.connection != self._connection):
+            silent = self._speaks.behavior == "NON_BLOCKING" and batch.silent
+            self._outlet.send(messages.tool_response(batch.results, silent=silent))
+
+    # --- the model
+
+    def feed(self, message: Incoming) -> None:
+        """One message of the server."""
+        if message.activity == "start":
+            self._user_speaks()
+        elif message.activity == "end" and self.waiting and self._turn is not None:
+            self._outlet.emit(TurnState(self._turn.key, "thinking"))
+        if message.heard or message.guess or message.heard_out:
+            self._on_heard(message)
+        if message.interrupted:
+            self._on_interrupted()
+        if message.cancelled:
+            self._on_cancelled(message.cancelled)
+        if message.said or message.parts:
+            self._on_content(message)
+        if message.calls:
+            self._on_calls(message.calls)
+        if message.generation_complete:
+            self._on_generation_complete()
+        if message.turn_complete:
+            self._on_turn_complete(message)
+
+    def _user_speaks(self) -> None:
+        """The server has noticed speech."""
+        if self._turn is not None and self._turn.typed and not self._turn.out:
+            return  # or it was told of the text
+        if self._dead == "soft":
+            self._dead = ""
+        elif self._complete:
+            self._pass()
+        elif self._generating:
+            self._dead = "hard"  # until it says that it has stopped
+        if not self.waiting:
+            self._begin("listening")
+
+    def _on_heard(self, message: Incoming) -> None:
+        turn = self._turn
+        if self._dead == "soft":
+            self._dead = ""
+        if self._generating or self._dead or (turn is not None and turn.typed and not turn.out):
+            self._overheard += message.heard
+            return
+        if turn is None or not self.waiting:
+            if not (message.heard.strip() or message.guess.strip()):
+                return
+            turn = self._begin("listening")
+        turn.heard += message.heard
+        text = message.guess if len(message.guess) > len(turn.heard) else turn.heard
+        if message.heard_out:
+            self._heard_out(turn)
+            self._outlet.emit(TurnState(turn.key, "thinking"))
+        elif text.strip():
+            self._outlet.emit(Transcript(turn.key, "user", text.strip(), final=False))
+
+    def _heard_out(self, turn: _Turn) -> None:
+        """The user has said all that they said in this turn, as far as is known."""
+        text = turn.heard.strip()
+        if not text or (turn.asked is not None and str(turn.asked) == text):
+            return
+        if turn.asked is None:
+            turn.asked = self.history.add("user")
+        turn.asked.said = [(None, text)]
+        if not turn.typed:
+            self._outlet.emit(Transcript(turn.key, "user", text, final=True))
+
+    def _on_interrupted(self) -> None:
+        was, dead, overheard = self._generating or bool(self._dead), bool(self._dead), self._overheard
+        self._pass()
+        turn = self._turn
+        if not was:
+            log.debug("gemini: an interruption of nothing was ignored")
+        elif overheard.strip() if turn is None else turn.out and not (turn.ended or dead):
+            self._listen(overheard)
+        self._tell_context()
+
+    def _listen(self, overheard: str) -> None:
+        """The user is speaking; what was heard of that already."""
+        turn = self._begin("listening")
+        turn.heard = overheard
+        if overheard.strip():
+            self._outlet.emit(Transcript(turn.key, "user", overheard.strip(), final=False))
+
+    def _on_cancelled(self, ids: Sequence[str]) -> None:
+        """The server has taken calls back, because the user went on: it wants no results."""
+        mine = False
+        for batch, call in self._calls.values():
+            if call.id in ids and batch.connection == self._connection:
+                batch.cancelled = True
+                mine = mine or (self._turn is not None and batch.turn == self._turn.key)
+        if self._dead == "soft":
+            self._dead = ""
+        if mine:
+            overheard = self._overheard
+            self._reset()
+            self._listen(overheard)
+
+    def _on_content(self, message: Incoming) -> None:
+        if not message.parts:
+            self._on_caption(message.said)
+            return
+        turn = self._responding()
+        if turn is None:
+            return
+        if turn.answer is None:
+            turn.answer = self.history.add("model")
+        sounds = any(isinstance(part, bytes) for part in message.parts)
+        if sounds and not turn.open:
+            turn.item, turn.open = f"item-{next(self._keys)}", True
+            self._outlet.say(AudioBegin(turn.key, turn.item))
+        self._captions += message.said
+        if turn.open:
+            self._caption(turn)
+        for part in message.parts:
+            if isinstance(part, str):
+                turn.answer.text(None, part)
+                self._outlet.say(Text(turn.key, part))
+            elif turn.item is not None:
+                whole = turn.odd + part
+                cut = len(whole) // 2 * 2
+                turn.odd = whole[cut:]
+                turn.answer.sound(turn.item, cut / 2 / messages.OUTPUT_RATE)
+                self._outlet.say(Audio(turn.key, turn.item, whole[:cut]))
+
+    def _on_caption(self, text: str) -> None:
+        """What the model says comes as it likes, ahead of the audio or behind it: alone it is no answer."""
+        self._captions += text
+        turn = self._turn
+        if turn is not None and turn.item is not None and not turn.ended and (turn.open or self._complete):
+            self._caption(turn)
+
+    def _caption(self, turn: _Turn) -> None:
+        text, self._captions = self._captions, ""
+        if text and turn.answer is not None:
+            turn.answer.text(turn.item, text)
+            self._outlet.say(Transcript(turn.key, "agent", text, final=False, item=turn.item))
+            if turn.typed:
+                self._outlet.say(Text(turn.key, text))
+
+    def _responding(self) -> _Turn | None:
+        """The turn that gets what the model makes now; None: it is dead."""
+        self._generating = self._flowing = True
+        self._complete = False
+        if self._dead:
+            self._dead = "hard"
+            return None
+        self._swallow = False
+        turn = self._turn
+        if turn is None or turn.ended:
+            captions, self._captions = self._captions, ""
+            turn = self._begin("thinking")
+            self._captions = captions
+        if not turn.out:
+            turn.out = True
+            self._heard_out(turn)
+        return turn
+
+    def _on_calls(self, calls: Sequence[ModelCall]) -> None:
+        turn = self._responding()
+        self._flowing = False
+        if turn is None:
+            # The server waits for them all the same, and so ends what nobody hears.
+            gone = ToolResult("", False, code="INTERRUPTED", message="the user interrupted; it was not run")
+            results = [(call.id, call.name, messages.response(gone)) for call in calls]
+            silent = self._speaks.behavior == "NON_BLOCKING"
+            self._outlet.send(messages.tool_response(results, silent=silent))
+            self._dead = "soft"
+            return
+        self._caption(turn)
+        self._end_item(turn)
+        keys = [f"call-{next(self._keys)}" for _ in calls]
+        batch = _Batch(turn.key, self._connection, set(keys))
+        for key, call in zip(keys, calls, strict=True):
+            self._calls[key] = batch, call
+            turn.calls.add(key)
+        for key, call in zip(keys, calls, strict=True):
+            self._outlet.emit(Call(turn.key, key, self._names.own(call.name), call.arguments))
+
+    def _on_generation_complete(self) -> None:
+        if self._dead == "hard":
+            self._pass()
+        elif self._generating:
+            self._complete, self._flowing = True, False
+            if self._turn is not None and not self._turn.ended:
+                self._end_item(self._turn)
+
+    def _on_turn_complete(self, message: Incoming) -> None:
+        over, overheard, captions = self._dead or self._swallow, self._overheard, self._captions
+        self._reset()
+        turn = self._turn
+        if over:
+            if overheard.strip() and turn is None:
+                self._listen(overheard)
+        elif not (message.in_progress or turn is None or turn.ended or turn.calls):
+            if overheard and not turn.typed:
+                turn.heard += overheard
+            if message.reason == "MALFORMED_FUNCTION_CALL" or (
+                not turn.out and message.reason not in _REASONS
+            ):
+                self._turn = None
+                what = (
+                    f"gemini: the model gave no answer ({message.reason.lower()}); ask again in other words"
+                )
+                log.warning("%s", what)
+                self._outlet.hush()
+                self._outlet.emit(AgentError(what, turn=turn.key))
+            else:
+                self._captions = captions
+                self._finish(turn)
+        self._tell_context()
+
+    def _finish(self, turn: _Turn) -> None:
+        self._heard_out(turn)
+        if turn.item is not None:
+            self._caption(turn)
+            self._outlet.say(Transcript(turn.key, "agent", "", final=True, item=turn.item))
+        self._end_item(turn)
+        self._captions = ""
+        turn.ended = True
+        if turn.typed:
+            self._outlet.say(Text(turn.key, "", final=True))
+        self._outlet.say(TurnEnd(turn.key))
+
+    def _end_item(self, turn: _Turn) -> None:
+        if turn.open:
+            self._outlet.say(AudioEnd(turn.key, turn.item or ""))
+            turn.open, turn.odd = False, b""
+
+    def _begin(self, state: Literal["listening", "thinking"], *, typed: bool = False) -> _Turn:
+        """A new turn, and the end of the one before."""
+        self._outlet.hush()
+        turn = self._turn = _Turn(f"turn-{next(self._keys)}", typed)
+        self._turns[turn.key] = turn
+        if len(self._turns) > _TURNS:
+            del self._turns[next(iter(self._turns))]
+        self._outlet.emit(TurnBegin(turn.key, state))
+        return turn

@@ -1,0 +1,407 @@
+"""The agent `gemini`: Gemini Live, over connections that come and go (docs/agents/gemini.md).
+
+Three tasks at most: one holds the connection and reads, one sends, one hands what is said to the port as there is room. Reading
+never waits for the device, since an interruption may stand behind a minute of speech. What it all means is `gemini_dialogue`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Sequence
+from typing import ClassVar
+
+from vrt_host.agents import gemini_messages as messages
+from vrt_host.agents.base import (
+    Abilities,
+    Agent,
+    AgentError,
+    AgentEvent,
+    Audio,
+    Format,
+    Heard,
+    Json,
+    Port,
+    SessionInfo,
+    ToolResult,
+)
+from vrt_host.agents.gemini_dialogue import Dialogue
+from vrt_host.agents.gemini_link import Link
+from vrt_host.agents.gemini_messages import Frame, Incoming
+from vrt_host.agents.gemini_options import Options
+from vrt_host.agents.options import shown
+from vrt_host.agents.provider import Backoff, ProviderError
+from vrt_host.errors import AgentStartError
+
+log = logging.getLogger(__name__)
+
+__all__ = ["GeminiLive", "Options"]
+
+INPUT = Format("pcm16", 16_000)
+OUTPUT = Format("pcm16", messages.OUTPUT_RATE)
+
+_MIC_BYTES = 5 * INPUT.bytes_per_second
+"""Of the user's audio that may wait while there is no connection; beyond it the oldest is dropped."""
+_CHUNK_BYTES = INPUT.bytes_per_second // 10
+"""In one message, when some has gathered."""
+_SPEECH_BYTES = 180 * OUTPUT.bytes_per_second
+"""Of a reply that may wait for the device."""
+_SLICE_BYTES = OUTPUT.bytes_per_second
+"""Handed to the device at once."""
+_FRAMES = 64
+"""Messages to the model that may wait, audio apart."""
+_HANDLE_S = 2.0
+"""How long an exchange waits for a handle that knows the last answer, too."""
+_TICK_S = 0.2
+_STALL_S = 0.6
+"""No audio for so long: the microphone was switched off."""
+_PATIENCE_S = 12.0
+"""A spoken turn that the model says nothing to is over: it may decide that nobody spoke to it."""
+
+
+class GeminiLive(Agent):
+    """One session of the device: one conversation, one connection at a time."""
+
+    name: ClassVar[str] = "gemini"
+    abilities: ClassVar[Abilities] = Abilities(interruption="managed", inputs=(INPUT,), outputs=(OUTPUT,))
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._speaks = messages.dialect(options)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._link: Link | None = None
+        self._handle: tuple[str, int] | None = None
+        """By which the model's session is resumed, and how much of the history it knows."""
+        self._going = False
+        """The server has said that it will close the connection."""
+        self._malformed = False
+        self._frames: deque[Frame] = deque()
+        self._mic: deque[bytes] = deque()
+        self._mic_bytes = 0
+        self._mic_dropped = False
+        self._streaming = False
+        self._to_send = asyncio.Event()
+        self._speech: deque[AgentEvent] = deque()
+        self._speech_bytes = 0
+        self._to_say = asyncio.Event()
+        self._at_rest = asyncio.Event()
+        self._handle_news = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._heard_at = self._news_at = 0.0
+
+    async def start(self, session: SessionInfo, port: Port) -> None:
+        """Connect; what the provider refuses is told in one line."""
+        self._loop = asyncio.get_running_loop()
+        self._port = port
+        self._tools = session.tools
+        self._names = messages.Names(session.tools)
+        self._dialogue = Dialogue(
+            self,
+            speaks=self._speaks,
+            names=self._names,
+            instructions=self._options.instructions,
+            context=session.context,
+        )
+        try:
+            link = await self._open()
+        except ProviderError as error:
+            raise AgentStartError(self._line(error)) from None
+        self._tasks = [self._loop.create_task(self._live(link)), self._loop.create_task(self._talk())]
+        for task in self._tasks:
+            task.add_done_callback(self._ended)
+
+    async def close(self) -> None:
+        """Close the connection."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._link is not None:
+            await self._link.close()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("the agent gemini failed", exc_info=error)
+            self.emit(AgentError("the agent gemini failed; the host's log says why", recoverable=False))
+
+    # --- what the user and the device do
+
+    def user_text(self, text: str) -> None:
+        """`Agent.user_text`."""
+        self._dialogue.user_text(text)
+
+    def user_audio(self, payload: bytes) -> None:
+        """`Agent.user_audio`."""
+        self._mic.append(payload)
+        self._mic_bytes += len(payload)
+        while self._mic_bytes > _MIC_BYTES:
+            self._mic_bytes -= len(self._mic.popleft())
+            if not self._mic_dropped:
+                self._mic_dropped = True
+                log.warning(
+                    "gemini: the user's audio cannot be sent as fast as it comes; the oldest is dropped"
+                )
+        self._streaming = True
+        self._heard_at = self._loop.time()
+        self._watch()
+        self._to_send.set()
+
+    def interrupted(self, turn: str, heard: Sequence[Heard]) -> None:
+        """`Agent.interrupted`."""
+        self._dialogue.interrupted(turn, heard)
+        self._moved()
+
+    def tool_result(self, turn: str, result: ToolResult) -> None:
+        """`Agent.tool_result`."""
+        self._dialogue.tool_result(turn, result)
+
+    def context(self, value: Json) -> None:
+        """`Agent.context`."""
+        self._dialogue.context(value)
+
+    # --- what the dialogue makes (`gemini_dialogue.Outlet`)
+
+    def emit(self, event: AgentEvent) -> None:
+        """To the port, at once."""
+        self._port.emit(event)
+
+    def say(self, event: AgentEvent) -> None:
+        """To the port, in its order."""
+        if isinstance(event, Audio):
+            self._speech_bytes += len(event.payload)
+            for start in range(0, len(event.payload), _SLICE_BYTES):
+                part = event.payload[start : start + _SLICE_BYTES]
+                self._speech.append(Audio(event.turn, event.item, part))
+        else:
+            self._speech.append(event)
+        self._to_say.set()
+
+    def hush(self) -> None:
+        """Forget what was not said yet."""
+        self._speech.clear()
+        self._speech_bytes = 0
+
+    def send(self, frame: Frame) -> None:
+        """To the model, when there is a connection."""
+        if len(self._frames) >= _FRAMES:
+            log.warning("gemini: more than %d messages wait for a connection; the oldest is dropped", _FRAMES)
+            self._frames.popleft()
+        self._frames.append(frame)
+        self._to_send.set()
+
+    async def _talk(self) -> None:
+        while True:
+            while self._speech:
+                event = self._speech.popleft()
+                self._port.emit(event)
+                if isinstance(event, Audio):
+                    self._speech_bytes -= len(event.payload)
+                    await self._port.drain()
+            self._to_say.clear()
+            await self._to_say.wait()
+
+    # --- time
+
+    def _watch(self) -> None:
+        if self._timer is None:
+            self._timer = self._loop.call_later(_TICK_S, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        if self._streaming and now - self._heard_at >= _STALL_S:
+            self._streaming = False
+            self.send(messages.AUDIO_END)
+        if self._dialogue.waiting and now - self._news_at >= _PATIENCE_S:
+            self._dialogue.give_up_waiting()
+            self._moved()
+        if self._streaming or self._dialogue.waiting:
+            self._watch()
+
+    def _moved(self) -> None:
+        """Something changed: is there peace for another connection now?"""
+        if self._going and self._dialogue.at_rest:
+            self._at_rest.set()
+
+    # --- connections
+
+    async def _live(self, link: Link) -> None:
+        """Hold a connection, and another after it."""
+        while True:
+            error = await self._hold(link)
+            self._link = None
+            if error is not None:
+                self._lost(error)
+            closing = self._loop.create_task(link.close())
+            try:
+                renewed = await self._renew(error) if error is None or error.passing else None
+            finally:
+                await asyncio.gather(closing, return_exceptions=True)
+            if renewed is None:
+                return
+            link = renewed
+
+    async def _hold(self, link: Link) -> ProviderError | None:
+        """Use the connection until it ends, or None: until it is to be exchanged."""
+        self._at_rest.clear()
+        self._moved()
+        sending = self._loop.create_task(self._send(link))
+        receiving = self._loop.create_task(self._receive(link))
+        exchange = self._loop.create_task(self._peace())
+        try:
+            # Not for the sender: what came before the end is still to be read.
+            await asyncio.wait((receiving, exchange), return_when=asyncio.FIRST_COMPLETED)
+            return receiving.result() if receiving.done() else None
+        finally:
+            for task in (sending, receiving, exchange):
+                task.cancel()
+            await asyncio.gather(sending, receiving, exchange, return_exceptions=True)
+
+    async def _peace(self) -> None:
+        """Wait for a moment in which nothing is lost with the connection, once it is going to end."""
+        while True:
+            await self._at_rest.wait()
+            if self._handle is not None and not self._resumable():
+                self._handle_news.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_HANDLE_S):
+                        await self._handle_news.wait()
+            if self._dialogue.at_rest:
+                return
+            self._at_rest.clear()
+
+    def _resumable(self) -> bool:
+        """Whether the model's session goes on by its handle with nothing missing."""
+        known = self._handle
+        return known is not None and known[1] == self._dialogue.history.changes and not self._dialogue.to_tell
+
+    async def _receive(self, link: Link) -> ProviderError:
+        while True:
+            try:
+                message = messages.parse(await link.receive())
+            except ProviderError as error:
+                if error.kind != "malformed" or not link.alive:
+                    return error
+                self._report_malformed(error)
+                continue
+            if message.error is not None:
+                return message.error
+            self._take(message)
+            if self._speech_bytes > _SPEECH_BYTES:
+                said = f"a reply ran {_SPEECH_BYTES // OUTPUT.bytes_per_second} s ahead of what is heard"
+                return ProviderError("malformed", said, advice="it was cut off")
+
+    def _take(self, message: Incoming) -> None:
+        for name in message.unknown:
+            log.debug("gemini: a message of an unknown kind, %.40r, was ignored", name)
+        self._news_at = self._loop.time()
+        self._dialogue.feed(message)
+        if message.resumption is not None:
+            handle, resumable = message.resumption
+            # What cannot be resumed now, in the midst of an answer, can still be resumed from before it.
+            if resumable and handle:
+                self._handle = handle, self._dialogue.history.changes
+            self._handle_news.set()
+        if message.going_s is not None and not self._going:
+            self._going = True
+            log.info("gemini: the connection ends in %g s; the next is made before that", message.going_s)
+        if self._dialogue.waiting:
+            self._watch()
+        self._moved()
+
+    def _report_malformed(self, error: ProviderError) -> None:
+        if not self._malformed:
+            self._malformed = True
+            log.warning("%s", self._line(error))
+            self.emit(error.event(self.name, secrets=self._secrets()))
+
+    async def _send(self, link: Link) -> None:
+        """Control first; audio as it has gathered. Ends with the connection."""
+        with contextlib.suppress(ProviderError):  # the reader says it, too
+            while True:
+                while self._frames and not (self._frames[0] is messages.AUDIO_END and self._mic):
+                    await link.send(self._frames.popleft())
+                payload = b""
+                while self._mic and len(payload) < _CHUNK_BYTES:
+                    payload += self._mic.popleft()
+                if payload:
+                    self._mic_bytes -= len(payload)
+                    await link.send(messages.audio(payload))
+                    continue
+                self._to_send.clear()
+                await self._to_send.wait()
+
+    def _lost(self, error: ProviderError) -> None:
+        """The connection ended by itself."""
+        expected = self._going and error.passing
+        turn = self._dialogue.lost()
+        self._frames.clear()
+        line = self._line(error)
+        if expected and turn is None:
+            log.info("%s", line)
+            return
+        log.log(logging.WARNING if error.passing else logging.ERROR, "%s", line)
+        self.emit(error.event(self.name, turn, self._secrets()))
+
+    async def _renew(self, ended: ProviderError | None) -> Link | None:
+        """Another connection, as soon as there is one; None: there will be none. How the last one `ended` was told already."""
+        backoff = Backoff()
+        told = ended is not None
+        if ended is not None and ended.kind == "rate":
+            await asyncio.sleep(backoff.next(ended))
+        while True:
+            try:
+                return await self._open()
+            except ProviderError as error:
+                turn = self._dialogue.lost()
+                self._frames.clear()
+                log.log(logging.WARNING if error.passing else logging.ERROR, "%s", self._line(error))
+                if turn is not None or not told or not error.passing:
+                    told = True
+                    self.emit(error.event(self.name, turn, self._secrets()))
+                if not error.passing:
+                    return None
+                await asyncio.sleep(backoff.next(error))
+
+    async def _open(self) -> Link:
+        """One attempt: the session goes on by its handle if that knows everything, and is begun anew with the history if not."""
+        resumed = self._resumable()
+        try:
+            link, came = await self._connect(
+                self._handle[0] if self._handle is not None and resumed else None
+            )
+        except ProviderError as error:
+            if not resumed or error.kind in ("key", "quota", "rate", "unreachable"):
+                raise
+            log.info("gemini: the session cannot be resumed (%s); it begins anew", self._line(error))
+            resumed = False
+            link, came = await self._connect(None)
+        if not resumed:
+            self._handle = None
+        self._going = self._mic_dropped = False
+        self._dialogue.connected(anew=not resumed)
+        for message in came:
+            self._take(message)
+        self._link = link
+        return link
+
+    async def _connect(self, handle: str | None) -> tuple[Link, list[Incoming]]:
+        turns = self._dialogue.history.turns() if handle is None else []
+        first = [
+            messages.setup(
+                self._options, self._speaks, self._tools, self._names, handle=handle, seeded=bool(turns)
+            )
+        ]
+        if turns:
+            first.append(messages.content(turns, complete=self._speaks.seeds))
+        url, headers = self._options.address()
+        return await Link.open(url, headers, first, self._options.connect_timeout_s)
+
+    def _secrets(self) -> tuple[str]:
+        return (shown(self._options.api_key),)
+
+    def _line(self, error: ProviderError) -> str:
+        return error.line(self.name, self._secrets())
