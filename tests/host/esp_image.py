@@ -1,6 +1,8 @@
 """Images for ESP chips as MicroPython's build makes them, with the headers real and the code random."""
 
+import functools
 import hashlib
+import operator
 import random
 import struct
 from pathlib import Path
@@ -9,25 +11,28 @@ CHIP = {"esp32": 0, "esp32s3": 9, "esp32c3": 5}
 OFFSET = {"esp32": 0x1000, "esp32s3": 0, "esp32c3": 0}
 
 
-def header(chip: int, flash: int) -> bytes:
-    """esp_image_header_t: magic, segments, mode, size and frequency, entry, write protection, drive, chip, ..., hash."""
+def program(chip: int, flash: int, data: bytes) -> bytes:
+    """A bootloader or an application of one segment: esp_image_header_t (magic, segments, mode, size and frequency, entry, write
+    protection, drive, chip, ..., hash), the segment, its checksum, the digest."""
     nibble = flash.bit_length() - 1 << 4
-    return (
-        struct.pack("<BBBBIB3sHB6s", 0xE9, 3, 2, nibble, 0x40380000, 0xEE, b"", chip, 0, b"")
-        + b"\0" * 1
-        + b"\1"
-    )
+    made = struct.pack("<BBBBIB3sHB8s", 0xE9, 1, 2, nibble, 0x40380000, 0xEE, b"", chip, 0, b"") + b"\1"
+    made += struct.pack("<II", 0x3C000020, len(data)) + data
+    checksum = functools.reduce(operator.xor, data, 0xEF)
+    made += bytes(15 - len(made) % 16) + bytes((checksum,))
+    return made + hashlib.sha256(made).digest()
 
 
-def table(flash: int) -> bytes:
-    """The partition table of micropython ports/esp32/partitions-4MiB.csv, or -8MiB.csv, with its MD5 row."""
-    app = 0x1F0000 if flash == 4 else 0x300000
+def table(flash: int, *, vfs: bool) -> bytes:
+    """The partition table of micropython ports/esp32/partitions-4MiBplus.csv, with its MD5 row; with `vfs` that of versions before
+    1.26, for 4 or 8 MB."""
+    app = 0x300000 if vfs and flash == 8 else 0x1F0000
     rows = [
         (1, 2, 0x9000, 0x6000, b"nvs"),
         (1, 1, 0xF000, 0x1000, b"phy_init"),
         (0, 0, 0x10000, app, b"factory"),
-        (1, 0x81, 0x10000 + app, (flash << 20) - 0x10000 - app, b"vfs"),
     ]
+    if vfs:
+        rows.append((1, 0x81, 0x10000 + app, (flash << 20) - 0x10000 - app, b"vfs"))
     made = b"".join(struct.pack("<2sBBII16sI", b"\xaa\x50", *row, 0) for row in rows)
     return made + b"\xeb\xeb" + b"\xff" * 14 + hashlib.md5(made).digest()
 
@@ -36,15 +41,17 @@ def make(
     mcu: str = "esp32s3",
     *,
     flash: int = 4,
+    vfs: bool = False,
     said: bytes = b"MicroPython v1.28.0 on 2026-04-01",
+    octal: bytes = b"\0Generic ESP32S3 module with Octal-SPIRAM\0",
     size: int = 60_000,
 ) -> bytes:
     """An image, from the bootloader on."""
     code = random.Random(mcu).randbytes(size)
     parts = {
-        OFFSET[mcu]: header(CHIP[mcu], flash) + code[:9_000],
-        0x8000: table(flash),
-        0x10000: header(CHIP[mcu], flash) + code + said + b"\0Generic ESP32S3 module with Octal-SPIRAM\0",
+        OFFSET[mcu]: program(CHIP[mcu], flash, code[:9_000]),
+        0x8000: table(flash, vfs=vfs),
+        0x10000: program(CHIP[mcu], flash, said + octal + code),
     }
     made = b""
     for at, data in sorted(parts.items()):

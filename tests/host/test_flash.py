@@ -120,7 +120,7 @@ def test_image_that_brings_files_says_that_it_replaces_those_of_the_board(board,
     monkeypatch.setattr(ports, "check", lambda port: None)
     image = image_file.read(esp_image.write(tmp_path), board)
     path = tmp_path / "whole.bin"
-    path.write_bytes(make(image, {"main.py": b"1"}))
+    path.write_bytes(make(image, {"main.py": b"1"}, 4 << 20))
     flash.flash("/dev/x", board, image_file.read(path, board), erase=False, say=said.append, progress=print)
     assert (
         "writing whole.bin, which brings its own files: those on the board, settings too, are replaced"
@@ -176,10 +176,28 @@ def test_wired_board_needs_flash_for_the_image(chips, tmp_path, monkeypatch, cap
     device_profiles.install(
         monkeypatch, device_profiles.made(tmp_path / "b", memory=memory, assembly="wired")
     )
-    image = esp_image.write(tmp_path, flash=8)
+    image = esp_image.write(tmp_path, flash=8, vfs=True)
     code, _, err = vrt(capsys, "--port", chips.port, "--micropython", image)
     assert (code, chips.verbs) == (1, ["flash-id"])
     assert "has 4 MB of flash" in err
+
+
+@pytest.mark.parametrize(("built", "found"), [(8, 4), (4, 8), (8, 16)])
+def test_image_with_files_for_another_size_of_flash_is_refused(tmp_path, monkeypatch, built, found):
+    """MicroPython would not mount them."""
+    board = device_profiles.made(tmp_path / "b", memory={"flash_mb": 4, "psram": "octal"}, assembly="wired")
+    monkeypatch.setattr(flash, "_run", lambda *_: f"Chip type: ESP32-S3\nDetected flash size: {found}MB")
+    monkeypatch.setattr(ports, "check", lambda port: None)
+    base = image_file.read(esp_image.write(tmp_path), board)
+    path = tmp_path / "whole.bin"
+    path.write_bytes(make(base, {"main.py": b"1"}, built << 20))
+    image = image_file.read(path, board)
+    assert (image.exact, image.end) == (True, built << 20)
+    with pytest.raises(flash.Wrong) as error:
+        flash.flash("/dev/x", board, image, erase=False, say=print, progress=print)
+    assert f"has {found} MB of flash" in str(error.value)
+    assert f"{built} MB" in str(error.value)
+    assert "nothing was written" in str(error.value)
 
 
 def test_unplugged_while_it_writes(chips, board, tmp_path, monkeypatch, capsys):
@@ -226,10 +244,26 @@ def damaged(data):
             "is MicroPython 1.24.0, which is too old",
         ),
         (esp_image.make()[0x10000:], "has no partition table (an image for updates?)"),
-        (esp_image.make(flash=8), "is for 8 MB of flash, and test-board has 4"),
+        (esp_image.make(flash=8, vfs=True), "is for 8 MB of flash, and test-board has 4"),
+        (esp_image.make()[:-1], "was not loaded down to its end"),
+        (esp_image.make()[:70_000], "was not loaded down to its end"),
+        (esp_image.make()[:-50] + b"?" + esp_image.make()[-49:], "is damaged"),
         (damaged(esp_image.make()), "is damaged (its partition table)"),
     ],
-    ids=["empty", "zip", "classic", "c3", "other firmware", "old", "app-bin", "larger", "damaged"],
+    ids=[
+        "empty",
+        "zip",
+        "classic",
+        "c3",
+        "other firmware",
+        "old",
+        "app-bin",
+        "larger",
+        "cut",
+        "cut early",
+        "changed",
+        "damaged",
+    ],
 )
 def test_flash_refuses_other_files_before_it_opens_the_port(board, tmp_path, capsys, content, reason):
     path = tmp_path / "file.bin"
@@ -245,7 +279,7 @@ def test_missing_file_and_missing_psram(board, tmp_path, capsys):
     assert code == 2
     assert "none.bin: No such file or directory; test-board needs ESP32_GENERIC_S3-SPIRAM_OCT" in err
     path = tmp_path / "quad.bin"
-    path.write_bytes(esp_image.make().replace(b"Octal", b"     "))
+    path.write_bytes(esp_image.make(octal=b"\0Generic ESP32S3 module\0"))
     assert (
         "does not say that it is for octal PSRAM" in image_file.doubts(image_file.read(path, board), board)[0]
     )

@@ -1,6 +1,8 @@
 """`vrt image`: what is in the file, by littlefs-python and by MicroPython's own file system."""
 
+import errno
 import json
+from pathlib import Path
 
 import device_profiles
 import esp_image
@@ -53,7 +55,7 @@ def test_image_of_a_classic_chip_begins_behind_its_first_page(tmp_path, monkeypa
         tmp_path / "b", mcu="esp32", micropython="ESP32_GENERIC", memory={"flash_mb": 4, "psram": "none"}
     )
     base = image_file.read(esp_image.write(tmp_path, "esp32"), board)
-    made = image.make(base, {"x": b"1"})
+    made = image.make(base, {"x": b"1"}, 4 << 20)
     assert image.read(made[VFS - 0x1000 :], 512) == {"x": b"1"}
     assert json.loads(image.manifest(board, base, "x.bin"))["builds"] == [
         {"chipFamily": "ESP32", "parts": [{"path": "x.bin", "offset": 0x1000}]}
@@ -84,14 +86,14 @@ def test_image_can_be_flashed_and_tells_that_it_brings_files(board, tmp_path, mo
     base = image_file.read(esp_image.write(tmp_path), board)
     assert not base.with_files
     path = tmp_path / "o.bin"
-    path.write_bytes(image.make(base, {"x": b"1"}))
+    path.write_bytes(image.make(base, {"x": b"1"}, 4 << 20))
     assert image_file.read(path, board).with_files
     monkeypatch.setattr("vrt_host.device.flash.flash", lambda *_, **__: None)
     for file, then in ((base.path, "vrt deploy test-board"), (path, "vrt provision")):
         assert cli.main(["flash", "test-board", "--port", "/dev/x", "--micropython", str(file)]) == 0
         assert f"next: {then} --port /dev/x" in capsys.readouterr().out
     with pytest.raises(UsageError, match="has a file system already"):
-        image.make(image_file.read(path, board), {})
+        image.make(image_file.read(path, board), {}, 4 << 20)
 
 
 def test_image_refuses_in_one_line(board, tmp_path, capsys):
@@ -107,8 +109,41 @@ def test_image_refuses_in_one_line(board, tmp_path, capsys):
         image.filesystem({"x": bytes(50_000)}, 10)
 
 
-def test_image_without_a_place_for_files_is_refused(board, tmp_path):
+@pytest.mark.parametrize("mb", [4, 8, 16])
+def test_files_take_the_rest_of_the_flash_as_micropython_does_since_1_26(board, tmp_path, capsys, mb):
+    code, out, err = vrt(capsys, "--micropython", esp_image.write(tmp_path), "--out", "o.bin", "--flash", mb)
+    assert (code, err) == (0, "")
+    assert f"on {(mb << 10) - 2048:,} KB of littlefs" in out
+    assert f"for chips with {mb} MB of flash alone" in out
+    made = (tmp_path / "o.bin").read_bytes()
+    assert "main.py" in image.read(made[VFS:], ((mb << 20) - VFS) // BLOCK)
+
+
+def test_partition_for_files_that_is_in_the_table_is_taken(board, tmp_path, capsys):
+    """As in images before 1.26, and in those of one's own."""
+    base = esp_image.write(tmp_path, vfs=True)
+    code, out, _ = vrt(capsys, "--micropython", base, "--out", "o.bin", "--flash", 16)
+    assert code == 0
+    assert "on 2,048 KB of littlefs" in out
+    assert "alone" not in out
+    assert not image_file.read(tmp_path / "o.bin", board).exact
+
+
+def test_flash_without_room_for_files_is_refused(board, tmp_path):
     base = image_file.read(esp_image.write(tmp_path), board)
-    without = image_file.Image(base.path, base.content, base.mcu, base.version, 0, base.partitions[:3])
-    with pytest.raises(UsageError, match=r"has no partition for files \(vfs\)"):
-        image.make(without, {})
+    with pytest.raises(UsageError, match="needs 3 MB of flash, and there are 2 MB"):
+        image.make(base, {}, 2 << 20)
+
+
+def test_disk_that_is_full_leaves_no_half_of_an_image(board, tmp_path, capsys, monkeypatch):
+    base = esp_image.write(tmp_path)
+    real = Path.write_bytes
+
+    def write(path, data):
+        real(path, data[:1000])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", write)
+    code, _, err = vrt(capsys, "--micropython", base, "--out", tmp_path / "o.bin")
+    assert (code, err) == (2, f"vrt image: cannot write {tmp_path / 'o.bin'}: No space left on device\n")
+    assert not list(tmp_path.glob("o.*"))

@@ -14,10 +14,13 @@ EXAMPLES = """\
 examples:
   vrt image bread-compact-s3 --micropython ESP32_GENERIC_S3-SPIRAM_OCT-20251209-v1.27.0.bin
                                                MicroPython and firmware in one file, and a manifest beside it
+  vrt image bread-compact-s3 --flash 8 --micropython FILE.bin
+                                               for a module with 8 MB of flash instead of 16
   vrt flash bread-compact-s3 --micropython bread-compact-s3-0.1.0.bin
                                                write it (or with a browser: ESP Web Tools reads the manifest)
 
-It holds no settings and no secrets; `vrt provision` gives a board its own. Whoever writes it onto a board replaces what
+Since 1.26 MicroPython's files take all of the flash behind it, so the image is for one size of flash: that of the board's
+description, or --flash. It holds no settings and no secrets; `vrt provision` gives a board its own. Whoever writes it onto a board replaces what
 was there, settings and journal too.
 
 exit code: 0 written; 1 it failed; 2 the command line or a file cannot be used
@@ -32,6 +35,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--micropython", type=Path, metavar="FILE", help="the image, from micropython.org/download"
     )
     parser.add_argument("--tools", type=Path, metavar="FILE", help="your own tools")
+    parser.add_argument(
+        "--flash",
+        type=int,
+        choices=[4, 8, 16, 32],
+        metavar="MB",
+        help="of the chip, where it is not what the board's description says (4, 8, 16 or 32)",
+    )
     parser.add_argument("--out", type=Path, metavar="FILE", help="default: BOARD-VERSION.bin, here")
 
 
@@ -45,25 +55,36 @@ def run(args: argparse.Namespace) -> int:
     for note in image_file.doubts(base, profile):
         print(f"note: {note}")
     files = image.content(profile, tools=args.tools)
+    flash = (args.flash or int(profile.data["memory"]["flash_mb"])) << 20
+    vfs = base.vfs(flash)
     try:
-        made = image.make(base, files)
+        made = image.make(base, files, flash)
     except UsageError:
         raise
     except VrtError as error:
         print(f"vrt image: {error}", file=sys.stderr)
         return 1
     manifest = out.with_suffix(".manifest.json")
-    try:
-        out.write_bytes(made)
-        manifest.write_text(image.manifest(profile, base, out.name), "utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write {error.filename}: {error.strerror or error}") from None
-    vfs = base.vfs
+    _write(out, made)
+    _write(manifest, image.manifest(profile, base, out.name).encode())
     print(
         f"{out}: {len(made):,} bytes, to be written at {base.offset:#x}: MicroPython {'.'.join(map(str, base.version))}, "
         f"and at {vfs.offset:#x} the files ({len(files)}, {sum(map(len, files.values())):,} bytes) "
         f"on {vfs.size >> 10:,} KB of littlefs"
     )
+    if base.named is None:
+        print(f"for chips with {flash >> 20} MB of flash alone (--flash MB for others)")
     print(f"{manifest}: for ESP Web Tools")
     print(f"next: vrt flash {profile.id} --micropython {out}")
     return 0
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Whole or not at all: half an image would be flashed like a whole one."""
+    new = path.with_name(path.name + ".new")
+    try:
+        new.write_bytes(data)
+        new.replace(path)
+    except OSError as error:
+        new.unlink(missing_ok=True)
+        raise UsageError(f"cannot write {path}: {error.strerror or error}") from None

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from vrt_host.device import ports
-from vrt_host.device.image_file import CHIPS, Image
+from vrt_host.device.image_file import CHIPS, Image, mb
 from vrt_host.device.profiles import Profile
 from vrt_host.errors import UsageError, VrtError
 
@@ -60,10 +60,15 @@ def flash(
         flash_bytes = min(flash_bytes, image.end)
     if size < flash_bytes:
         raise Wrong(
-            f"the chip at {port} has {_size(size)} of flash, and {profile.id} has {_size(flash_bytes)}: "
+            f"the chip at {port} has {mb(size)} of flash, and {profile.id} has {mb(flash_bytes)}: "
             "nothing was written; `vrt boards` lists the boards"
         )
-    say(f"{port}: {chip} with {_size(size)} of flash")
+    if image.exact and size != image.end:
+        raise Wrong(
+            f"the chip at {port} has {mb(size)} of flash, and the files in {image.path.name} are for {mb(image.end)}: nothing "
+            f"was written; `vrt image {profile.id} --flash {size >> 20}` makes one for it"
+        )
+    say(f"{port}: {chip} with {mb(size)} of flash")
     options = ["--erase-all"] if erase else []
     say(
         f"writing {image.path.name}"
@@ -94,10 +99,6 @@ def ask(port: str, *, after: str = "no-reset", attempts: int = 7) -> tuple[str, 
             f"the flash of the {chip[1]} at {port} does not answer: is its supply good for 500 mA?"
         )
     return chip[1], int(flash_size[1]) << (20 if flash_size[2] == "MB" else 10)
-
-
-def _size(count: int) -> str:
-    return f"{count >> 20} MB" if count >= 1 << 20 else f"{count >> 10} KB"
 
 
 def command() -> list[str]:

@@ -1,6 +1,6 @@
 """One file that makes a board of an empty chip: MicroPython, and behind it a file system with the firmware in it.
 
-MicroPython mounts a littlefs on its partition "vfs" (micropython `ports/esp32/modules/_boot.py`, `flashbdev.py`; the parameters
+MicroPython mounts a littlefs on its partition "vfs", whose size must be the file system's (image_file.py; micropython `ports/esp32/modules/_boot.py`, `flashbdev.py`; the parameters
 are the defaults of `extmod/vfs_lfs.c`). What is free there is not in the file: littlefs erases a block before it uses it.
 """
 
@@ -27,9 +27,12 @@ def content(profile: Profile, *, tools: Path | None = None) -> dict[str, bytes]:
     return {**{f"a/{path}": data for path, data in made.slot.items()}, **made.root, "slot": b"a "}
 
 
-def make(image: Image, files: dict[str, bytes]) -> bytes:
-    """The image with these files behind it, to be written where the image is. Raises UsageError when they have no room."""
-    vfs = image.vfs
+def make(image: Image, files: dict[str, bytes], flash: int) -> bytes:
+    """The image with these files behind it, for a chip with so many bytes of flash, to be written where the image is.
+
+    Raises UsageError when they have no room.
+    """
+    vfs = image.vfs(flash)
     system = filesystem(files, vfs.size // BLOCK)
     at = vfs.offset - image.offset
     if len(image.content) > at:

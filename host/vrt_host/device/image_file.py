@@ -1,7 +1,9 @@
 """MicroPython images for ESP chips, as micropython.org offers them: what is in one, and whether it is one.
 
 An image begins with the bootloader, which the ROM expects at an address that depends on the chip, and holds the partition
-table and the program where they are in flash: micropython `ports/esp32/makeimg.py`. Headers: ESP-IDF
+table and the program where they are in flash: micropython `ports/esp32/makeimg.py`. Its table has no partition for files since 1.26:
+MicroPython makes one at each start, from the end of the last partition to the end of whatever flash is there (`ports/esp32/main.c`). A
+littlefs of another size is not mounted, so an image that brings files fits chips with one size of flash alone. Headers: ESP-IDF
 `components/bootloader_support/include/esp_app_format.h` (image) and `esp_flash_partitions.h` beside it (partition table, whose address is 0x8000 by
 `components/partition_table/Kconfig.projbuild`).
 """
@@ -15,6 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from vrt_host.device.profiles import Profile
 from vrt_host.errors import UsageError
@@ -38,7 +42,10 @@ _TABLE_BYTES = 0xC00
 _ENTRY = struct.Struct("<2sBBII16sI")
 _ENTRY_MAGIC = b"\xaa\x50"
 _MD5_MAGIC = b"\xeb\xeb"
-_DATA = 1
+_APP, _DATA = 0, 1
+_LEAST_FILES = 1 << 20
+"""Bytes of flash for files below which a chip is refused: two sets of the firmware, settings and journal."""
+_CHECKSUM = 0xEF
 _VERSION = re.compile(rb"MicroPython v(\d+)\.(\d+)(?:\.(\d+))?")
 
 
@@ -65,24 +72,46 @@ class Image:
     partitions: tuple[Partition, ...]
 
     @property
-    def vfs(self) -> Partition:
-        """Where MicroPython keeps its files: the data partition "vfs" (micropython `ports/esp32/modules/flashbdev.py`)."""
-        for one in self.partitions:
-            if one.type == _DATA and one.name == "vfs":
-                return one
-        raise UsageError(
-            f"{self.path} has no partition for files (vfs): take the image for this board from micropython.org"
-        )
+    def named(self) -> Partition | None:
+        """The partition for files, where the table has one: "vfs" (micropython `ports/esp32/modules/flashbdev.py`)."""
+        return next((one for one in self.partitions if one.type == _DATA and one.name == "vfs"), None)
+
+    @property
+    def files_at(self) -> int:
+        """Where in flash the files begin."""
+        return self.named.offset if self.named else max(one.offset + one.size for one in self.partitions)
+
+    def vfs(self, flash: int) -> Partition:
+        """Where MicroPython keeps its files on a chip with so many bytes of flash. Raises UsageError when it is too small."""
+        if flash < self.end:
+            raise UsageError(f"{self.path} needs {mb(self.end)} of flash, and there are {mb(flash)}")
+        return self.named or Partition("vfs", _DATA, 0x81, self.files_at, flash - self.files_at)
 
     @property
     def with_files(self) -> bool:
         """Whether it brings a file system along."""
-        return len(self.content) > self.vfs.offset - self.offset
+        return len(self.content) > self.files_at - self.offset
+
+    @property
+    def exact(self) -> bool:
+        """Whether the flash must have `end` bytes, no more either."""
+        return self.with_files and not self.named
 
     @property
     def end(self) -> int:
         """Bytes of flash that it needs, files included."""
-        return max(one.offset + one.size for one in self.partitions)
+        if self.named:
+            return max(one.offset + one.size for one in self.partitions)
+        if not self.with_files:
+            return self.files_at + _LEAST_FILES
+        # littlefs's superblock: behind its name and a tag version, size of a block, number of blocks (SPEC.md of littlefs).
+        block, count = struct.unpack_from("<II", self.content, self.files_at - self.offset + 24)
+        return int(self.files_at + block * count)
+
+
+def mb(size: int) -> str:
+    """Bytes of flash for people."""
+    return f"{size >> 20} MB" if size >= 1 << 20 else f"{size >> 10} KB"
 
 
 def wanted(data: Mapping[str, Any]) -> str:
@@ -123,11 +152,36 @@ def read(path: Path | None, profile: Profile) -> Image:
     offset = _BOOTLOADER[mcu]
     image = Image(path, content, mcu, version, offset, _partitions(path, content[_TABLE - offset :], right))
     flash = int(profile.data["memory"]["flash_mb"])
-    if image.end > flash << 20:
+    if image.end > flash << 20 and not (image.exact and profile.data.get("assembly") == "wired"):
         raise UsageError(
             f"{path} is for {image.end >> 20} MB of flash, and {profile.id} has {flash}: it needs {right}"
         )
+    app = next((one.offset for one in image.partitions if one.type == _APP), 0)
+    if not (_whole(content, 0) and _whole(content, app - offset)):
+        raise UsageError(f"{path} is damaged or was not loaded down to its end: load it down again")
     return image
+
+
+def _whole(content: bytes, at: int) -> bool:
+    """Whether the bootloader or program that begins there is all there: ESP-IDF `esp_image_format.c`, `process_image`.
+
+    Behind its segments is their checksum, in the last byte of 16, and SHA-256 of all of it where the header says so.
+    """
+    try:
+        segments, hashed = content[at + 1], content[at + 23]
+        end, parity = at + 24, np.uint8(_CHECKSUM)
+        for _ in range(segments):
+            (size,) = struct.unpack_from("<I", content, end + 4)
+            data = np.frombuffer(content, np.uint8, size, end + 8)
+            parity ^= np.bitwise_xor.reduce(data)
+            end += 8 + size
+        end += 16 - (end - at) % 16
+        digest = content[end : end + 32]
+        return content[end - 1] == parity and (
+            not hashed or hashlib.sha256(content[at:end]).digest() == digest
+        )
+    except (IndexError, ValueError, struct.error):
+        return False
 
 
 def _mcu(path: Path, content: bytes, profile: Profile, right: str) -> str:
