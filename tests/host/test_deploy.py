@@ -280,6 +280,14 @@ def test_other_pythons_are_refused(profile, tmp_path, monkeypatch, said, reason)
         assert board.files() == MINE
 
 
+def test_board_without_a_file_system_is_told_to_be_erased(profile, tmp_path):
+    """As one is whose files were made by a MicroPython that saw another size of flash."""
+    with FakeBoard(tmp_path) as board, repl.Repl(board.port, stay=True) as prompt:
+        prompt.run("import vfs\nvfs.umount('/')")
+        with pytest.raises(VrtError, match=r"no file system that MicroPython can use .*`vrt flash --erase`"):
+            deploy.deploy(prompt, profile)
+
+
 def test_full_flash_is_said_before_anything_is_written(profile, tmp_path):
     with FakeBoard(tmp_path, files={**MINE, "song.wav": bytes(240 * 4096)}) as board:
         with pytest.raises(VrtError, match=r"KB of flash free, and \d+ KB are needed: remove files"):

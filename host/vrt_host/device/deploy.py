@@ -81,7 +81,10 @@ def _gone(p):
 _PROBE = """
 import sys
 _i = sys.implementation
-_s = os.statvfs('/')
+try:
+    _s = os.statvfs('/')
+except OSError:  # nothing is mounted
+    _s = (0, 0, 0, 0)
 print(json.dumps({'name': _i.name, 'version': list(_i.version[:3]), 'machine': getattr(_i, '_machine', ''),
     'mpy': getattr(_i, '_mpy', 0), 'block': _s[0], 'free': _s[0] * _s[3], 'root': os.listdir('/'),
     'main': _text('main.py'), 'slot': _text('slot')}))
@@ -147,6 +150,11 @@ def probe(repl: Repl) -> Board:
         shown = ".".join(map(str, version))
         raise VrtError(
             f"the board at {repl.port} has MicroPython {shown}, and 1.27 is needed: `vrt flash` writes a newer one"
+        )
+    if not said["block"]:
+        raise VrtError(
+            f"the board at {repl.port} has no file system that MicroPython can use (one from before its version 1.26?): "
+            "`vrt flash --erase` makes a new one, and takes what is in the old one with it"
         )
     return Board(
         version,
