@@ -57,7 +57,15 @@ def test_the_list_for_programs(capsys):
 def test_one_board_is_told_with_its_pins_and_warnings(capsys):
     assert run("bread-compact-esp32") == 0
     printed = capsys.readouterr().out
-    for said in ("untested", "ESP32_GENERIC", " 32 microphone sd", "warning: GPIO 2 (LED)", "note: ", "full", "(estimate)"):
+    for said in (
+        "untested",
+        "ESP32_GENERIC",
+        " 32 microphone sd",
+        "warning: GPIO 2 (LED)",
+        "note: ",
+        "full",
+        "(estimate)",
+    ):
         assert said in printed
     assert run("sim") == 0
     assert "vrt sim" in capsys.readouterr().out
@@ -84,6 +92,8 @@ def test_one_board_is_told_with_its_pins_and_warnings(capsys):
         (["new", "mine", *WIRED, "--led", "rgb:4"], "--led wants 3 GPIO numbers"),
         (["new", "mine", *WIRED, "--output", "lamp"], "--output wants NAME=PIN"),
         (["new", "mine", *WIRED, "--output", "Lamp=1"], "Lamp"),
+        (["new", "mine", *WIRED, "--output", "lamp=8", "--output", "lamp=9"], "lamp stands there twice"),
+        (["new", "mine", *WIRED, "--name", "My\nboard"], "--name is one line"),
         (["new", "mine", *WIRED, "--button", "35", "--psram", "octal"], "PSRAM"),
         (["new", "mine", *WIRED, "--button", "6"], "used for microphone sd already"),
         (["new", "mine", *WIRED, "--mcu", "esp32", "--psram", "octal"], "has no octal PSRAM"),

@@ -25,7 +25,7 @@ examples:
   vrt boards new my-board --mcu esp32s3 --psram octal --flash 16 --mic 5,4,6 --speaker 15,16,7 --button 0
                                         the same without questions (pins: SCK,WS,SD of the microphone, BCLK,LRC,DIN of
                                         the amplifier)
-  vrt boards new shed --mic 5,4,6 --speaker 15,16,7 --button 0 --led ws2812:48 --output lamp=18 --folder .
+  vrt boards new shed --mcu esp32s3 --mic 5,4,6 --speaker 15,16,7 --button 0 --led ws2812:48 --output lamp=18 --folder .
                                         an LED, and a relay on GPIO 18; the folder ./shed
 """
 
@@ -172,6 +172,9 @@ def _new(name: str, args: argparse.Namespace) -> int:
         raise UsageError(f"{folder} is there already, and nothing is ever overwritten; choose another id")
     if name in unsupported() or (root() / "boards" / name).exists():
         raise UsageError(f"{name!r} is the id of a board that is known; choose another id")
+    for option, text in (("--name", args.name), ("--vendor", args.vendor)):
+        if text and not text.isprintable():
+            raise UsageError(f"{option} is one line of text, not {text!r}")
     data = _described(name, args)
     if args.mcu is None or args.mic is None or args.speaker is None:
         _confirm(data)
@@ -244,6 +247,8 @@ def _described(name: str, args: argparse.Namespace) -> dict[str, Any]:
         label, equals, number = output.partition("=")
         if not equals:
             raise UsageError(f"--output wants NAME=PIN, such as lamp=18, not {output!r}")
+        if label in made["outputs"]:
+            raise UsageError(f"--output {label} stands there twice: each output has one pin")
         made["outputs"][label] = {
             "safe": 0,
             "levels": ["off", "on"],
