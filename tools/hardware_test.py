@@ -259,6 +259,9 @@ def main() -> int:
     parser.add_argument("--port", help="the serial port; the only one is taken")
     parser.add_argument("--minutes", type=float, default=HOUR, help="of the soak (default: 60; 0: none)")
     args = parser.parse_args()
+    if not args.board:
+        print("hardware-test: which board? BOARD=ID names it; `vrt boards` lists them", file=sys.stderr)
+        return 2
     try:
         profile = find(args.board)
         facts, parts = test(profile, choose(args.port), args.minutes, person)
@@ -268,8 +271,17 @@ def main() -> int:
     except VrtError as error:
         print(f"hardware-test: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("hardware-test: interrupted, so there is no report", file=sys.stderr)
+        return 130
     page = profile.folder / REPORT
-    page.write_text(report(profile, facts, parts, datetime.date.today().isoformat()), "utf-8")
+    text = report(profile, facts, parts, datetime.date.today().isoformat())
+    try:
+        page.write_text(text, "utf-8")
+    except OSError as error:
+        print(text)  # it took an hour
+        print(f"hardware-test: cannot write {page}: {error.strerror or error}", file=sys.stderr)
+        return 1
     good = all(part.outcome == "passed" for part in parts) and args.minutes >= HOUR
     print(f"hardware-test: wrote {page}")
     if good:

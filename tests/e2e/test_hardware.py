@@ -126,3 +126,41 @@ def test_soak_judges_what_the_board_says(monkeypatch, events, outcome, words):
 def test_soak_of_a_board_that_is_unplugged_fails():
     part = hardware_test.soak("/nowhere/tty", 1)
     assert (part.outcome, part.figures[:18]) == ("failed", "the port went away")
+
+
+def ran(monkeypatch, capsys, *words):
+    monkeypatch.setattr(sys, "argv", ["hardware_test.py", *words])
+    code = hardware_test.main()
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def test_what_cannot_begin_is_one_line(monkeypatch, capsys):
+    for words, why in (([""], "which board? BOARD=ID"), (["nope"], "no board 'nope'")):
+        code, out, err = ran(monkeypatch, capsys, *words)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert why in err
+
+
+def test_report_that_cannot_be_written_is_printed(monkeypatch, capsys, tmp_path):
+    lost = dataclasses.replace(PROFILE, folder=tmp_path / "gone")
+    monkeypatch.setattr(hardware_test, "find", lambda _: lost)
+    monkeypatch.setattr(hardware_test, "choose", lambda port: port)
+    monkeypatch.setattr(hardware_test, "test", lambda *_: ({}, []))
+    monkeypatch.setattr(hardware_test, "report", lambda *_: "the report of an hour")
+    code, out, err = ran(monkeypatch, capsys, "sim", "--port", "x")
+    assert code == 1
+    assert "the report of an hour" in out
+    assert "cannot write" in err
+
+
+def test_interruption_is_one_line(monkeypatch, capsys):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(hardware_test, "choose", lambda port: port)
+    monkeypatch.setattr(hardware_test, "test", interrupted)
+    assert ran(monkeypatch, capsys, "sim", "--port", "x")[::2] == (
+        130,
+        "hardware-test: interrupted, so there is no report\n",
+    )

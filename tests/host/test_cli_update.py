@@ -104,6 +104,21 @@ def test_what_cannot_be_signed_is_said(key: Path, tmp_path: Path, capsys: pytest
         assert why in refused(capsys, *words), words
 
 
+def test_place_that_cannot_be_written_is_said_and_left_clean(
+    key: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = sign(key, "0.7.1")
+    words = ["publish", str(bundle), "--key", f"{key}.pub", "--to"]
+    assert "is no folder" in refused(capsys, *words, str(bundle))
+
+    def full(_: str, __: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("vrt_host.commands.update.os.replace", full)
+    assert "No space left" in refused(capsys, *words, str(tmp_path / "updates"))
+    assert not list((tmp_path / "updates").iterdir())
+
+
 def test_command_line_without_a_verb_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["update"])

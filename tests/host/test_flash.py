@@ -298,6 +298,12 @@ def test_port_that_is_not_there(board, tmp_path, capsys):
     assert "ttyUSB0; there is: " in err
 
 
+def test_file_that_is_no_port(board, tmp_path, capsys):
+    code, _, err = vrt(capsys, "--port", "/dev/null", "--micropython", esp_image.write(tmp_path))
+    assert code == 2
+    assert "/dev/null is no serial port; there is:" in err
+
+
 def test_port_that_is_in_use(board, tmp_path, capsys):
     master, slave = pty.openpty()
     tty.setraw(slave)

@@ -95,7 +95,12 @@ def _publish(args: argparse.Namespace) -> None:
                 f"{args.to} has {there.version} for {bundle.board} already, which is not older than {bundle.version}; "
                 "boards would not take it: sign it with a higher --version"
             )
-    args.to.mkdir(parents=True, exist_ok=True)
+    try:
+        args.to.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"--to {args.to} is no folder and cannot be made one: {error.strerror or error}"
+        ) from None
     _write(target, data)
     print(
         f"{target}: {bundle.board} {bundle.version}; boards hear of it within seconds from `vrt serve --updates`"
@@ -111,6 +116,7 @@ def _read(path: Path) -> bytes:
 
 def _write(path: Path, data: bytes) -> None:
     """In one step: a host that reads it meanwhile sees the old or the new one."""
+    temporary = None
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
         with os.fdopen(handle, "wb") as file:
@@ -118,4 +124,6 @@ def _write(path: Path, data: bytes) -> None:
         Path(temporary).chmod(0o644)
         os.replace(temporary, path)
     except OSError as error:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
         raise UsageError(f"cannot write {path}: {error.strerror or error}") from None

@@ -98,6 +98,9 @@ def explain(port: str, error: BaseException) -> Trouble:
             "busy",
             f"{port} is in use by another program: end `vrt monitor`, `vrt serve --serial`, a terminal or an editor that has it open",
         )
+    if number == errno.ENOTTY or "Inappropriate ioctl" in said:
+        there = ", ".join(name for name, _ in listed()) or "none"
+        return Trouble("other", f"{port} is no serial port; there is: {there}")
     return Trouble(
         "other", f"{port} cannot be used: {said.splitlines()[0] if said else type(error).__name__}"
     )
