@@ -81,6 +81,19 @@ def test_monitor_prints_json(line):
     ]
 
 
+def test_monitor_ends_when_nobody_reads_any_more(line):
+    """As before `| head -1`: it is not the board that has gone."""
+    master, _, port = line
+    with Monitor(port) as watched:
+        os.write(master, b"one\n")
+        assert watched.process.stdout.readline() == "one\n"
+        watched.process.stdout.close()
+        os.write(master, b"two\n")
+        assert watched.process.wait(timeout=30) == 0
+        assert watched.process.stderr.read() == ""
+        watched.process.stdout = None
+
+
 def test_monitor_sends_nothing_and_leaves_the_program_running(tmp_path):
     program = b"import time\nfor i in range(9999):\n    print('tick', i)\n    time.sleep_ms(20)\n"
     with FakeBoard(tmp_path, files={"main.py": program}) as board:

@@ -167,6 +167,14 @@ def closed(port: Any) -> None:
     port.close()
 
 
+def _read(wire: Any) -> bytes | None:
+    """What came, perhaps nothing; None when the port is gone."""
+    try:
+        return bytes(wire.read(max(1, wire.in_waiting)))
+    except (OSError, TypeError):  # TypeError: pyserial, of a port that was closed under it
+        return None
+
+
 def watch(port: str, show: Callable[[str], None], note: Callable[[str], None]) -> None:
     """Show what the board prints, until an interruption. A board that goes away is waited for. Raises UsageError at the start."""
     wire = opened(port)
@@ -174,10 +182,9 @@ def watch(port: str, show: Callable[[str], None], note: Callable[[str], None]) -
     while True:
         lines = Lines()
         try:
-            while True:
-                for line in lines.feed(wire.read(max(1, wire.in_waiting))):
+            while (data := _read(wire)) is not None:
+                for line in lines.feed(data):
                     show(line)
-        except (OSError, TypeError):  # TypeError: pyserial, of a port that was closed under it
             for line in lines.end():
                 show(line)
         finally:
