@@ -34,7 +34,7 @@ def test_scripted_needs_a_script_and_the_others_have_none(tmp_path):
 
 def test_unknown_agent_is_refused_with_the_names():
     with pytest.raises(UsageError, match="echo, scripted, local"):
-        registry.factory("chat")
+        registry.factory("nobody")
 
 
 def test_missing_extra_is_one_line_that_says_what_to_install(monkeypatch):

@@ -17,10 +17,12 @@ import tomllib
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 from pydantic_core import to_json
 
+from vrt_host.config import is_loopback
 from vrt_host.errors import UsageError
 
 _SECRET_BYTES = 16_384
@@ -138,7 +140,8 @@ def _line(error: ValidationError, kind: type[Options], where: str, prefix: str) 
         return f"{where}: there is no option {name!r}"
     more = error.error_count() - 1
     said = first["msg"].removeprefix("Value error, ")
-    return f"{where}: {name}: {said[:1].lower()}{said[1:]}" + (f" (and {more} more)" if more else "")
+    told = f"{name}: {said[:1].lower()}{said[1:]}" if name else said
+    return f"{where}: {told}" + (f" (and {more} more)" if more else "")
 
 
 def _nearest(name: str, known: Collection[str]) -> str:
@@ -151,3 +154,24 @@ def _nearest(name: str, known: Collection[str]) -> str:
 def shown(secret: SecretStr | None) -> str:
     """The secret itself, for a request's header and for nothing else."""
     return secret.get_secret_value() if secret is not None else ""
+
+
+def checked_url(
+    url: str, schemes: Collection[str], *, insecure: bool, secure: Collection[str] = ("https", "wss")
+) -> str:
+    """A server's address without the slash at its end, for a validator; raises `ValueError`.
+
+    What is not encrypted (a scheme that is not among `secure`) may only go to this machine, unless `insecure`.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in schemes or not parts.hostname:
+        raise ValueError(f"it has to be an address like {next(iter(schemes))}://HOST")
+    if parts.username is not None or parts.query or parts.fragment:
+        raise ValueError("nothing but the address belongs there; a key is an option of its own")
+    if parts.scheme not in secure and not insecure and not is_loopback(parts.hostname):
+        raise ValueError(
+            f"{parts.scheme} is not encrypted, and {parts.hostname} is another machine; set insecure = true if that network is yours"
+        )
+    if parts.scheme == "tcp" and parts.port is None:
+        raise ValueError("the port is missing, as in tcp://127.0.0.1:10300")
+    return url.rstrip("/")

@@ -18,11 +18,13 @@ AGENTS = {
     "scripted": "does what a JSON file says on which input (docs/scripted.md)",
     "local": 'understands speech and runs the device\'s tools, all offline (pip install "vrt-edge[local]")',
     "gemini": 'Gemini Live, with your key (docs/agents/gemini.md; pip install "vrt-edge[gemini]")',
+    "chat": 'any chat model, with recognisers and voices by name (docs/agents/chat.md; pip install "vrt-edge[chat,local]")',
 }
 """Name -> what it is, for help texts."""
 
 ADAPTERS: dict[str, tuple[str, str]] = {
     "gemini": ("vrt_host.agents.gemini_live", "GeminiLive"),
+    "chat": ("vrt_host.agents.chat", "ChatAgent"),
 }
 """Name -> module and class of an adapter for somebody's model. The module has the adapter's `Options`."""
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
-import onnxruntime  # type: ignore[import-untyped]
 
+from vrt_host.errors import UsageError
 from vrt_host.speech import models
 from vrt_host.speech.codec import Samples
 
@@ -38,6 +38,11 @@ class SileroModel:
     """The network, loaded once in a process; every stream has its own `Silero`."""
 
     def __init__(self) -> None:
+        try:
+            # Here, because whoever hears with another detector does not need it.
+            import onnxruntime  # type: ignore[import-untyped]  # noqa: PLC0415
+        except ModuleNotFoundError:
+            raise UsageError(f"voice activity detection needs onnxruntime: {models.INSTALL}") from None
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         path = models.locate(models.SILERO, use="voice activity detection")
