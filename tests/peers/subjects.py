@@ -143,7 +143,7 @@ class Adapter(Subject):
     async def __aenter__(self):
         async with contextlib.AsyncExitStack() as stack:
             self.peer = await stack.enter_async_context(PeerProcess(self.process))
-            config = self._folder / f"{self.name}.toml"
+            self.config = config = self._folder / f"{self.name}.toml"
             (self._folder / "key").write_text(KEY)
             lines = [f"{name} = {json.dumps(value)}" for name, value in self.options(self.peer).items()]
             config.write_text("\n".join([f"[{self.name}]", 'api_key_file = "key"', *lines]))
