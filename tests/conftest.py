@@ -1,5 +1,6 @@
 """Shared by all tests: firmware tests raise `SkipTest`, which pytest must read as a skip."""
 
+import gc
 import sys
 from pathlib import Path
 
@@ -12,6 +13,12 @@ sys.path.append(str(Path(__file__).parent))  # `peers` is a package here and in 
 
 hypothesis.settings.register_profile("vrt", deadline=None)  # a busy machine is no failure
 hypothesis.settings.load_profile("vrt")
+
+
+def pytest_collection_finish():
+    """The firmware collects garbage at every turn, which on CPython walks all that is imported: let it not be walked."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -1,7 +1,8 @@
 """The suite for clients is tested by clients that break one rule each: the checks of that rule fail, and no others.
 
 The clients are our firmware (client_on_cpython.py), so that the suite also passes it here. VRT_MUTANTS=all plays the rare
-mutants too.
+mutants too. They keep real time and are played side by side, and a machine that is late for all of them at once says nothing of
+any: what is not as expected is played once more, alone.
 """
 
 import asyncio
@@ -64,9 +65,13 @@ def findings(request):
                     return await found()
                 return await found(name, slow=mutant.slow, settings=mutant.settings)
 
-        return await asyncio.gather(*map(one, wanted))
+        all_found = dict(zip(wanted, await asyncio.gather(*map(one, wanted)), strict=True))
+        for name in wanted:
+            if any(surprises(name, all_found[name][0])):
+                all_found[name] = await one(name)
+        return all_found
 
-    return dict(zip(wanted, asyncio.run(play_all()), strict=True))
+    return asyncio.run(play_all())
 
 
 def broken(found_of_it):
@@ -78,6 +83,16 @@ def broken(found_of_it):
     }
 
 
+def surprises(name, found_of_it):
+    """(checks that should have noticed, what unrelated ones say) of a client."""
+    faults = broken(found_of_it)
+    if name == UNBROKEN:
+        return set(), faults
+    mutant = MUTANTS[name]
+    unrelated = (check for check in faults.keys() - mutant.checks if not check.startswith(mutant.also))
+    return mutant.checks - faults.keys(), {check: faults[check] for check in unrelated}
+
+
 @pytest.mark.parametrize("name", [UNBROKEN])
 def test_firmware_passes(findings, name):
     faults, output = broken(findings[name][0]), findings[name][1]
@@ -86,12 +101,8 @@ def test_firmware_passes(findings, name):
 
 @pytest.mark.parametrize("name", PLAYED)
 def test_mutant_fails_by_its_rule_alone(findings, name):
-    mutant = MUTANTS[name]
-    faults = broken(findings[name][0])
-    assert not mutant.checks - faults.keys(), f"not noticed; {findings[name][1][-3000:]}"
-    unrelated = {
-        check: faults[check] for check in faults.keys() - mutant.checks if not check.startswith(mutant.also)
-    }
+    unnoticed, unrelated = surprises(name, findings[name][0])
+    assert not unnoticed, findings[name][1][-3000:]
     assert not unrelated
 
 
