@@ -280,6 +280,19 @@ def test_other_pythons_are_refused(profile, tmp_path, monkeypatch, said, reason)
         assert board.files() == MINE
 
 
+def test_interruption_leaves_the_old_firmware_and_says_so(profile, tmp_path, monkeypatch, capsys):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    with FakeBoard(tmp_path, files=MINE) as board:
+        monkeypatch.setattr(repl.Repl, "write", interrupted)
+        assert cli.main(["deploy", "test-board", "--port", str(board.port)]) == 130
+        assert board.files() == MINE
+    assert capsys.readouterr().err == (
+        "vrt deploy: interrupted; run it again, the board has its old firmware or the new one\n"
+    )
+
+
 def test_board_without_a_file_system_is_told_to_be_erased(profile, tmp_path):
     """As one is whose files were made by a MicroPython that saw another size of flash."""
     with FakeBoard(tmp_path) as board, repl.Repl(board.port, stay=True) as prompt:

@@ -298,6 +298,16 @@ def test_port_that_is_not_there(board, tmp_path, capsys):
     assert "ttyUSB0; there is: " in err
 
 
+def test_interruption_says_what_to_do(board, tmp_path, monkeypatch, capsys):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(flash, "flash", interrupted)
+    code, out, err = vrt(capsys, "--port", "/dev/x", "--micropython", esp_image.write(tmp_path))
+    assert (code, out) == (130, "")
+    assert err == "vrt flash: interrupted; what is half written does no harm: run the same command again\n"
+
+
 def test_file_that_is_no_port(board, tmp_path, capsys):
     code, _, err = vrt(capsys, "--port", "/dev/null", "--micropython", esp_image.write(tmp_path))
     assert code == 2

@@ -58,6 +58,13 @@ def run(args: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return 1
+    except KeyboardInterrupt:
+        bar.end()
+        print(
+            "vrt deploy: interrupted; run it again, the board has its old firmware or the new one",
+            file=sys.stderr,
+        )
+        return 130
     if result.kept_main:
         print("the board's own main.py is kept as main.before.py")
     if result.kept_tools:

@@ -52,6 +52,13 @@ def run(args: argparse.Namespace) -> int:
         bar.end()
         print(f"vrt flash: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        bar.end()
+        print(
+            "vrt flash: interrupted; what is half written does no harm: run the same command again",
+            file=sys.stderr,
+        )
+        return 130
     bar.end()
     version = ".".join(map(str, image.version))
     then = f"vrt provision --port {port}" if image.with_files else f"vrt deploy {profile.id} --port {port}"
