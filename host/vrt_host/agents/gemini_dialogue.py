@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from vrt_host.agents import gemini_messages as messages
@@ -31,8 +30,9 @@ from vrt_host.agents.base import (
     TurnEnd,
     TurnState,
 )
-from vrt_host.agents.gemini_history import Entry, History
+from vrt_host.agents.gemini_history import History
 from vrt_host.agents.gemini_messages import Dialect, Frame, Incoming, ModelCall, Names
+from vrt_host.agents.gemini_turn import Batch, Turn
 
 log = logging.getLogger(__name__)
 
@@ -58,41 +58,6 @@ class Outlet(Protocol):
         """To the model."""
 
 
-@dataclass(slots=True, eq=False)
-class _Turn:
-    key: str
-    typed: bool
-    heard: str = ""
-    """What the user said in it."""
-    heard_out: bool = False
-    out: bool = False
-    """The model has answered something."""
-    ended: bool = False
-    overdue: bool = False
-    """It ends because the device did not answer a call; what the model says of that is to be heard."""
-    item: str | None = None
-    """Its newest audio item."""
-    open: bool = False
-    """Which can get audio."""
-    odd: bytes = b""
-    calls: set[str] = field(default_factory=set)
-    asked: Entry | None = None
-    answer: Entry | None = None
-
-
-@dataclass(slots=True, eq=False)
-class _Batch:
-    """Calls that the model made in one message: it gets their results in one, too."""
-
-    turn: str
-    connection: int
-    missing: set[str]
-    results: list[tuple[str | None, str, Frame]] = field(default_factory=list)
-    cancelled: bool = False
-    silent: bool = True
-    """All were interrupted: there is nothing to speak of."""
-
-
 class Dialogue:
     """One session's conversation, over any number of connections."""
 
@@ -110,20 +75,23 @@ class Dialogue:
         self._names = names
         self._instructions = instructions
         self._keys = itertools.count(1)
-        self._turns: dict[str, _Turn] = {}
-        self._turn: _Turn | None = None
-        self._calls: dict[str, tuple[_Batch, ModelCall]] = {}
+        self._turns: dict[str, Turn] = {}
+        self._turn: Turn | None = None
+        self._calls: dict[str, tuple[Batch, ModelCall]] = {}
         self._overheard = ""
         """What the user said while the model was talking: part of what interrupts it, or late."""
         self._captions = ""
         """What the model says, ahead of its audio."""
         self._connection = 0
+        self._online = False
         self._generating = False
         self._complete = False
         """Its content is all there; the server waits until it would have been played."""
         self._flowing = False
         """Its last sign was content: an interruption by the server will be told."""
-        self._dead: Literal["", "soft", "hard"] = ""
+        self._dead: Literal["", "unsure", "pending", "flowing"] = ""
+        self._dropped = False
+        """Something was, up to the end of its generation."""
         self._swallow = False
         """The next `turnComplete` is that of a generation that was interrupted."""
         self.history = History(context)
@@ -152,22 +120,44 @@ class Dialogue:
     def connected(self, *, anew: bool) -> None:
         """There is a connection; one that begins `anew` was given the `history`."""
         self._connection += 1
+        self._online = True
         self._context_due = self._context_due and not anew
         self._reset()
 
     def lost(self) -> str | None:
-        """The connection is gone; the key of the turn that ends with it."""
+        """The connection is gone; the key of the turn that ends with it.
+
+        A turn goes on where nothing is lost: a call runs, and its result can be told later; what was typed can be sent again.
+        """
         complete = self._complete
         self._reset()
+        self._online = False
         turn = self._turn
         if turn is None or turn.ended:
             return None
         if complete:
             self._finish(turn)
-            return None
-        self._turn = None
-        self._outlet.hush()
-        return turn.key
+        elif not turn.calls:
+            if turn.typed and not turn.out and not turn.again:
+                self.ask_again()
+                return None
+            self._turn = None
+            self._heard_out(turn)
+            turn.record_late(self.history)
+            self._outlet.hush()
+            return turn.key
+        return None
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether what was dropped may have been the answer to what the user typed."""
+        return self._turn is not None and self._turn.doubt and not self._turn.out
+
+    def ask_again(self) -> None:
+        """Send what the user typed a second time."""
+        if self._turn is not None:
+            self._turn.again, self._turn.doubt = True, False
+            self._outlet.send(messages.typed(self._turn.heard, self._speaks))
 
     def give_up_waiting(self) -> None:
         """The user said nothing more, and the model nothing to it."""
@@ -183,7 +173,7 @@ class Dialogue:
 
     def user_text(self, text: str) -> None:
         """The user typed; a response in flight was interrupted before."""
-        if self._dead == "soft":
+        if self._dead == "unsure":
             self._dead = ""
         turn = self._begin("thinking", typed=True)
         turn.heard = text
@@ -224,7 +214,8 @@ class Dialogue:
         if self._complete:
             self._pass()
         else:
-            self._dead = "hard" if self._flowing else "soft"
+            spoken = not (turn.out or turn.typed or turn.heard_out)
+            self._dead = "flowing" if self._flowing else "unsure" if spoken else "pending"
 
     def _pass(self) -> None:
         """What there was of a generation is over; the message that says so is still to come."""
@@ -240,11 +231,20 @@ class Dialogue:
         if turn is not None:
             turn.calls.discard(result.call)
             turn.overdue = turn.overdue or result.code == "TIMEOUT"
-        self.history.add("user", messages.result_text(self._names.own(call.name), result))
         batch.missing.discard(result.call)
+        text = messages.result_text(self._names.own(call.name), result)
+        if batch.connection != self._connection or not self._online:
+            if turn is None or turn is not self._turn or result.code == "INTERRUPTED":
+                self.history.add("user", text)
+                return
+            turn.late.append(text)
+            if not turn.calls:
+                self._outlet.send(messages.typed("\n\n".join(turn.late), self._speaks))
+            return
+        self.history.add("user", text)
         batch.results.append((call.id, call.name, messages.response(result)))
         batch.silent = batch.silent and result.code == "INTERRUPTED"
-        if not (batch.missing or batch.cancelled or batch.connection != self._connection):
+        if not (batch.missing or batch.cancelled):
             silent = self._speaks.behavior == "NON_BLOCKING" and batch.silent
             self._outlet.send(messages.tool_response(batch.results, silent=silent))
 
@@ -255,6 +255,7 @@ class Dialogue:
         if message.activity == "start":
             self._user_speaks()
         elif message.activity == "end" and self.waiting and self._turn is not None:
+            self._turn.heard_out = True
             self._outlet.emit(TurnState(self._turn.key, "thinking"))
         if message.heard or message.guess or message.heard_out:
             self._on_heard(message)
@@ -275,18 +276,18 @@ class Dialogue:
         """The server has noticed speech."""
         if self._turn is not None and self._turn.typed and not self._turn.out:
             return  # or it was told of the text
-        if self._dead == "soft":
+        if self._dead in ("unsure", "pending"):
             self._dead = ""
         elif self._complete:
             self._pass()
         elif self._generating:
-            self._dead = "hard"  # until it says that it has stopped
+            self._dead = "flowing"  # until it says that it has stopped
         if not self.waiting:
             self._begin("listening")
 
     def _on_heard(self, message: Incoming) -> None:
         turn = self._turn
-        if self._dead == "soft":
+        if self._dead in ("unsure", "pending"):
             self._dead = ""
         if self._generating or self._dead or (turn is not None and turn.typed and not turn.out):
             self._overheard += message.heard
@@ -298,12 +299,13 @@ class Dialogue:
         turn.heard += message.heard
         text = message.guess if len(message.guess) > len(turn.heard) else turn.heard
         if message.heard_out:
+            turn.heard_out = True
             self._heard_out(turn)
             self._outlet.emit(TurnState(turn.key, "thinking"))
         elif text.strip():
             self._outlet.emit(Transcript(turn.key, "user", text.strip(), final=False))
 
-    def _heard_out(self, turn: _Turn) -> None:
+    def _heard_out(self, turn: Turn) -> None:
         """The user has said all that they said in this turn, as far as is known."""
         text = turn.heard.strip()
         if not text or (turn.asked is not None and str(turn.asked) == text):
@@ -316,6 +318,7 @@ class Dialogue:
 
     def _on_interrupted(self) -> None:
         was, dead, overheard = self._generating or bool(self._dead), bool(self._dead), self._overheard
+        self._dropped = False
         self._pass()
         turn = self._turn
         if not was:
@@ -333,14 +336,12 @@ class Dialogue:
 
     def _on_cancelled(self, ids: Sequence[str]) -> None:
         """The server has taken calls back, because the user went on: it wants no results."""
-        mine = False
-        for batch, call in self._calls.values():
-            if call.id in ids and batch.connection == self._connection:
-                batch.cancelled = True
-                mine = mine or (self._turn is not None and batch.turn == self._turn.key)
-        if self._dead == "soft":
+        taken = {batch.turn: batch for batch, call in self._calls.values() if call.id in ids}
+        for batch in taken.values():
+            batch.cancelled = True
+        if self._dead in ("unsure", "pending"):
             self._dead = ""
-        if mine:
+        if self._turn is not None and self._turn.key in taken:
             overheard = self._overheard
             self._reset()
             self._listen(overheard)
@@ -379,7 +380,7 @@ class Dialogue:
         if turn is not None and turn.item is not None and not turn.ended and (turn.open or self._complete):
             self._caption(turn)
 
-    def _caption(self, turn: _Turn) -> None:
+    def _caption(self, turn: Turn) -> None:
         text, self._captions = self._captions, ""
         if text and turn.answer is not None:
             turn.answer.text(turn.item, text)
@@ -387,12 +388,12 @@ class Dialogue:
             if turn.typed:
                 self._outlet.say(Text(turn.key, text))
 
-    def _responding(self) -> _Turn | None:
+    def _responding(self) -> Turn | None:
         """The turn that gets what the model makes now; None: it is dead."""
         self._generating = self._flowing = True
         self._complete = False
         if self._dead:
-            self._dead = "hard"
+            self._dead = "flowing"
             return None
         self._swallow = False
         turn = self._turn
@@ -400,6 +401,7 @@ class Dialogue:
             captions, self._captions = self._captions, ""
             turn = self._begin("thinking")
             self._captions = captions
+        turn.record_late(self.history)
         if not turn.out:
             turn.out = True
             self._heard_out(turn)
@@ -414,12 +416,12 @@ class Dialogue:
             results = [(call.id, call.name, messages.response(gone)) for call in calls]
             silent = self._speaks.behavior == "NON_BLOCKING"
             self._outlet.send(messages.tool_response(results, silent=silent))
-            self._dead = "soft"
+            self._dead = "pending"
             return
         self._caption(turn)
         self._end_item(turn)
         keys = [f"call-{next(self._keys)}" for _ in calls]
-        batch = _Batch(turn.key, self._connection, set(keys))
+        batch = Batch(turn.key, self._connection, set(keys))
         for key, call in zip(keys, calls, strict=True):
             self._calls[key] = batch, call
             turn.calls.add(key)
@@ -427,8 +429,9 @@ class Dialogue:
             self._outlet.emit(Call(turn.key, key, self._names.own(call.name), call.arguments))
 
     def _on_generation_complete(self) -> None:
-        if self._dead == "hard":
+        if self._dead == "flowing":
             self._pass()
+            self._dropped = True
         elif self._generating:
             self._complete, self._flowing = True, False
             if self._turn is not None and not self._turn.ended:
@@ -436,11 +439,15 @@ class Dialogue:
 
     def _on_turn_complete(self, message: Incoming) -> None:
         over, overheard, captions = self._dead or self._swallow, self._overheard, self._captions
+        dropped = self._dead == "flowing" or self._dropped
+        self._dropped = False
         self._reset()
         turn = self._turn
         if over:
             if overheard.strip() and turn is None:
                 self._listen(overheard)
+            if dropped and turn is not None and turn.typed:
+                turn.doubt = not (turn.out or turn.again)
         elif not (message.in_progress or turn is None or turn.ended or turn.calls):
             if overheard and not turn.typed:
                 turn.heard += overheard
@@ -459,10 +466,12 @@ class Dialogue:
                 self._finish(turn)
         self._tell_context()
 
-    def _finish(self, turn: _Turn) -> None:
+    def _finish(self, turn: Turn) -> None:
         self._heard_out(turn)
+        if self._captions and turn.answer is None:  # it came without a sound
+            turn.answer = self.history.add("model")
+        self._caption(turn)
         if turn.item is not None:
-            self._caption(turn)
             self._outlet.say(Transcript(turn.key, "agent", "", final=True, item=turn.item))
         self._end_item(turn)
         self._captions = ""
@@ -471,15 +480,15 @@ class Dialogue:
             self._outlet.say(Text(turn.key, "", final=True))
         self._outlet.say(TurnEnd(turn.key))
 
-    def _end_item(self, turn: _Turn) -> None:
+    def _end_item(self, turn: Turn) -> None:
         if turn.open:
             self._outlet.say(AudioEnd(turn.key, turn.item or ""))
             turn.open, turn.odd = False, b""
 
-    def _begin(self, state: Literal["listening", "thinking"], *, typed: bool = False) -> _Turn:
+    def _begin(self, state: Literal["listening", "thinking"], *, typed: bool = False) -> Turn:
         """A new turn, and the end of the one before."""
         self._outlet.hush()
-        turn = self._turn = _Turn(f"turn-{next(self._keys)}", typed)
+        turn = self._turn = Turn(f"turn-{next(self._keys)}", typed)
         self._turns[turn.key] = turn
         if len(self._turns) > _TURNS:
             del self._turns[next(iter(self._turns))]

@@ -47,7 +47,7 @@ _MIC_BYTES = 5 * INPUT.bytes_per_second
 _CHUNK_BYTES = INPUT.bytes_per_second // 10
 """In one message, when some has gathered."""
 _SPEECH_BYTES = 180 * OUTPUT.bytes_per_second
-"""Of a reply that may wait for the device."""
+"""Of a reply that may wait for the device; beyond it, nothing is read."""
 _SLICE_BYTES = OUTPUT.bytes_per_second
 """Handed to the device at once."""
 _FRAMES = 64
@@ -57,6 +57,8 @@ _HANDLE_S = 2.0
 _TICK_S = 0.2
 _STALL_S = 0.6
 """No audio for so long: the microphone was switched off."""
+_DOUBT_S = 3.0
+"""No news for so long after something was dropped: it was the answer, and the question is asked again."""
 _PATIENCE_S = 12.0
 """A spoken turn that the model says nothing to is over: it may decide that nobody spoke to it."""
 
@@ -86,6 +88,7 @@ class GeminiLive(Agent):
         self._speech: deque[AgentEvent] = deque()
         self._speech_bytes = 0
         self._to_say = asyncio.Event()
+        self._room = asyncio.Event()
         self._at_rest = asyncio.Event()
         self._handle_news = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
@@ -183,6 +186,7 @@ class GeminiLive(Agent):
         """Forget what was not said yet."""
         self._speech.clear()
         self._speech_bytes = 0
+        self._room.set()
 
     def send(self, frame: Frame) -> None:
         """To the model, when there is a connection."""
@@ -199,6 +203,7 @@ class GeminiLive(Agent):
                 self._port.emit(event)
                 if isinstance(event, Audio):
                     self._speech_bytes -= len(event.payload)
+                    self._room.set()
                     await self._port.drain()
             self._to_say.clear()
             await self._to_say.wait()
@@ -218,7 +223,9 @@ class GeminiLive(Agent):
         if self._dialogue.waiting and now - self._news_at >= _PATIENCE_S:
             self._dialogue.give_up_waiting()
             self._moved()
-        if self._streaming or self._dialogue.waiting:
+        if self._dialogue.doubtful and now - self._news_at >= _DOUBT_S:
+            self._dialogue.ask_again()
+        if self._streaming or self._dialogue.waiting or self._dialogue.doubtful:
             self._watch()
 
     def _moved(self) -> None:
@@ -290,9 +297,9 @@ class GeminiLive(Agent):
             if message.error is not None:
                 return message.error
             self._take(message)
-            if self._speech_bytes > _SPEECH_BYTES:
-                said = f"a reply ran {_SPEECH_BYTES // OUTPUT.bytes_per_second} s ahead of what is heard"
-                return ProviderError("malformed", said, advice="it was cut off")
+            while self._speech_bytes > _SPEECH_BYTES:
+                self._room.clear()
+                await self._room.wait()
 
     def _take(self, message: Incoming) -> None:
         for name in message.unknown:
@@ -308,7 +315,7 @@ class GeminiLive(Agent):
         if message.going_s is not None and not self._going:
             self._going = True
             log.info("gemini: the connection ends in %g s; the next is made before that", message.going_s)
-        if self._dialogue.waiting:
+        if self._dialogue.waiting or self._dialogue.doubtful:
             self._watch()
         self._moved()
 
@@ -335,29 +342,25 @@ class GeminiLive(Agent):
                 await self._to_send.wait()
 
     def _lost(self, error: ProviderError) -> None:
-        """The connection ended by itself."""
-        expected = self._going and error.passing
-        turn = self._dialogue.lost()
+        """The connection ended by itself. The device is told where that costs it something."""
         self._frames.clear()
-        line = self._line(error)
-        if expected and turn is None:
-            log.info("%s", line)
-            return
-        log.log(logging.WARNING if error.passing else logging.ERROR, "%s", line)
-        self.emit(error.event(self.name, turn, self._secrets()))
+        turn = self._dialogue.lost()
+        log.log(logging.WARNING if error.passing else logging.ERROR, "%s", self._line(error))
+        if turn is not None or not error.passing:
+            self.emit(error.event(self.name, turn, self._secrets()))
 
     async def _renew(self, ended: ProviderError | None) -> Link | None:
-        """Another connection, as soon as there is one; None: there will be none. How the last one `ended` was told already."""
+        """Another connection, as soon as there is one; None: there will be none."""
         backoff = Backoff()
-        told = ended is not None
+        told = False
         if ended is not None and ended.kind == "rate":
             await asyncio.sleep(backoff.next(ended))
         while True:
             try:
                 return await self._open()
             except ProviderError as error:
-                turn = self._dialogue.lost()
                 self._frames.clear()
+                turn = self._dialogue.lost()
                 log.log(logging.WARNING if error.passing else logging.ERROR, "%s", self._line(error))
                 if turn is not None or not told or not error.passing:
                     told = True

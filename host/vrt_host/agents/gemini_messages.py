@@ -415,16 +415,20 @@ def _text(value: Json) -> str:
 _WORDS: tuple[tuple[str, Kind], ...] = (
     (r"key expired|token.{0,20}expired|expired.{0,20}token", "expired"),
     (r"api.?key|unregistered callers|unauthenticated|authentication|permission|credential|leaked", "key"),
-    (
-        r"quota|billing|credits? (are|is) depleted|prepayment|spending",
-        "quota",
-    ),
-    (r"resource.?exhausted|rate.?limit|too many|concurrent session", "rate"),
-    (r"not found for api version|not supported for bidi|model.{0,80}(not found|not supported|does not exist)", "model"),
+    (r"current quota|billing|credits? (are|is) depleted|prepayment|spending", "quota"),
+    (r"resource.{0,10}exhausted|rate.?limit|too many|concurrent session", "rate"),
+    (r"quota", "quota"),
+    (r"not found for api version|not supported for bidi|model.{0,80}(not found|does not exist)", "model"),
     (r"unknown name|cannot find field|is deprecated|unsupported version|api version", "version"),
-    (r"invalid argument|invalid json|voice|audio format|sample rate|modalit|unsupported|not supported", "format"),
-    (r"expired|session.{0,30}(limit|duration)|deadline|unavailable|internal|overloaded|aborted|cancel", "gone"),
-)  # fmt: skip
+    (
+        r"invalid argument|invalid json|voice|audio format|sample rate|modalit|not supported|unsupported",
+        "format",
+    ),
+    (
+        r"expired|session.{0,30}(limit|duration)|deadline|unavailable|internal|overloaded|aborted|cancel",
+        "gone",
+    ),
+)
 """Words of the provider -> what is meant. Its close codes say little: 1007, 1008 and 1011 each stand for several kinds."""
 _STATUSES: Mapping[int, Kind] = {
     401: "key",
