@@ -50,7 +50,7 @@ async def found(name="", *, slow=True, settings=()):
 
 
 @pytest.fixture(scope="module")
-def findings(request):
+def findings(request, tmp_path_factory):
     """What was found of each client that a selected test asks for; they are played side by side."""
     here = [item for item in request.session.items if item.path == request.path]
     wanted = [item.callspec.params["name"] for item in here if hasattr(item, "callspec")]
@@ -71,7 +71,9 @@ def findings(request):
                 all_found[name] = await one(name)
         return all_found
 
-    return asyncio.run(play_all())
+    with pytest.MonkeyPatch.context() as patch:  # clients that are killed leave their flash behind
+        patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("flash")))
+        return asyncio.run(play_all())
 
 
 def broken(found_of_it):
