@@ -96,11 +96,10 @@ class Request:
 class SpeechApiPeer(Peer):
     """Its routes are methods by path; a subclass adds some."""
 
-    def __init__(self, *, wav=False, fails=""):
-        """`wav`: speech is sent as a WAV file though bare samples are asked for. `fails`: the kind of refusal of all speech."""
+    def __init__(self):
         super().__init__()
-        self._wav = wav
-        self._fails = fails
+        self._wav = False
+        self._fails = ""
         self._heard = []
         self.lengths = []
         """[text, its part of `say`, how much of it was spoken]."""
@@ -110,11 +109,20 @@ class SpeechApiPeer(Peer):
             "/v1/audio/speech": self._speak,
         }
 
-    def on_hear(self, *texts):
+    def on_hear(self, texts):
         self._heard.extend(texts)
+
+    def on_fail(self, kind):
+        """All speech is refused with this kind from now on; with none, it works again."""
+        self._fails = kind
+
+    def on_wav(self):
+        """Speech is sent as a WAV file from now on, though bare samples are asked for."""
+        self._wav = True
 
     def on_reset(self):
         super().on_reset()
+        self._fails, self._wav = "", False
         self._heard.clear()
         self.lengths.clear()
 
