@@ -11,6 +11,7 @@ their machine code, and has to come out as on CPython. A finding is printed as a
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import json
 import random
@@ -203,7 +204,8 @@ def _changed_json(dice: random.Random, data: bytes) -> bytes:
         case 2 if isinstance(holder, list):
             holder.insert(dice.randint(0, len(holder)), dice.choice(VALUES))
         case 3 if key is not None and isinstance(holder[key], (int, float)):
-            holder[key] += dice.choice((-1, 1, 2, 0.5, 2**32))
+            with contextlib.suppress(OverflowError):  # 0.5 and more digits than a float takes
+                holder[key] += dice.choice((-1, 1, 2, 0.5, 2**32))
         case _ if key is not None:
             holder[key] = dice.choice(VALUES)
     plain = dice.random() < 0.5

@@ -76,7 +76,9 @@ def make_venv() -> None:
 
 def install_demo() -> None:
     """The product with all its offline parts, or with those that have a wheel here."""
-    say("installing the host, the simulator, the offline speech parts and the adapters (about 500 MB the first time)")
+    say(
+        "installing the host, the simulator, the offline speech parts and the adapters (about 500 MB the first time)"
+    )
     constrained = ("-c", "constraints.txt")
     if pip(*constrained, "-e", ".[demo,agents]", check=False):
         return
