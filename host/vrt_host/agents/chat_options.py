@@ -34,7 +34,7 @@ class Options(options.Options):
     instructions: str = INSTRUCTIONS
     temperature: float | None = Field(None, ge=0, le=2)
     max_tokens: int | None = Field(None, ge=1)
-    extra: dict[str, Any] = {}  # noqa: RUF012  (pydantic copies it)
+    extra: dict[str, Any] = Field(default_factory=dict)
     timeout_s: float = Field(60.0, gt=0, le=110)
     history: int = Field(20, ge=1, le=200)
     recogniser: parts.RecogniserName = "moonshine"

@@ -37,8 +37,8 @@ class Thinking:
             if start.startswith(_THINK):
                 self._state = "thinking"
             elif not _THINK.startswith(start):
-                self._state = "said"
-                return self.end()
+                self._state, self._held = "said", ""
+                return start
         if self._state == "thinking":
             _, mark, rest = self._held.partition(_THOUGHT)
             if mark:
