@@ -37,6 +37,13 @@ _FAULTS = {
 }
 
 
+def judge(frame):
+    """Raise what is wrong with a client's frame. The SDK has one member of `setup` as a type of its own."""
+    setup = dict(frame.get("setup", {}))
+    types.RealtimeInputConfig.model_validate(setup.pop("realtimeInputConfig", {}))
+    types.LiveClientMessage.model_validate({**frame, "setup": setup} if setup else frame)
+
+
 class GeminiPeer(Peer):
     def __init__(self, *, heard="What is said.", signals=False, resumable=True):
         """`heard`: what every utterance is taken for; `signals`: the server tells when speech begins and ends."""
@@ -145,7 +152,7 @@ class _Session:
         text = await self.socket.recv()
         frame = json.loads(text)
         try:
-            types.LiveClientMessage.model_validate(frame)
+            judge(frame)
         except pydantic.ValidationError as error:
             self.peer.tell("invalid", why=str(error))
         return frame

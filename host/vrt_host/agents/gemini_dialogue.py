@@ -11,12 +11,11 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Literal
 
 from vrt_host.agents import gemini_messages as messages
 from vrt_host.agents.base import (
     AgentError,
-    AgentEvent,
     Audio,
     AudioBegin,
     AudioEnd,
@@ -31,8 +30,8 @@ from vrt_host.agents.base import (
     TurnState,
 )
 from vrt_host.agents.gemini_history import History
-from vrt_host.agents.gemini_messages import Dialect, Frame, Incoming, ModelCall, Names
-from vrt_host.agents.gemini_turn import Batch, Turn
+from vrt_host.agents.gemini_messages import Dialect, Incoming, ModelCall, Names
+from vrt_host.agents.gemini_turn import Batch, Outlet, Turn
 
 log = logging.getLogger(__name__)
 
@@ -40,22 +39,6 @@ _TURNS = 8
 """Turns that are remembered: an interruption may name one that was made long ago, and is still being played."""
 _REASONS = frozenset({"", "TURN_COMPLETE_REASON_UNSPECIFIED", "NEED_MORE_INPUT"})
 """Reasons for the end of a turn that are no fault."""
-
-
-class Outlet(Protocol):
-    """Where a dialogue puts what it makes."""
-
-    def emit(self, event: AgentEvent) -> None:
-        """Now."""
-
-    def say(self, event: AgentEvent) -> None:
-        """In its order, as the device has room for it."""
-
-    def hush(self) -> None:
-        """Forget what `say` was given and is not out yet."""
-
-    def send(self, frame: Frame) -> None:
-        """To the model."""
 
 
 class Dialogue:
@@ -78,6 +61,8 @@ class Dialogue:
         self._turns: dict[str, Turn] = {}
         self._turn: Turn | None = None
         self._calls: dict[str, tuple[Batch, ModelCall]] = {}
+        self._held: list[Batch] = []
+        """Calls that were interrupted, whose results are not sent: the server takes them back by itself when it hears more."""
         self._overheard = ""
         """What the user said while the model was talking: part of what interrupts it, or late."""
         self._captions = ""
@@ -132,6 +117,7 @@ class Dialogue:
         complete = self._complete
         self._reset()
         self._online = False
+        self._held.clear()
         turn = self._turn
         if turn is None or turn.ended:
             return None
@@ -150,8 +136,18 @@ class Dialogue:
 
     @property
     def doubtful(self) -> bool:
-        """Whether what was dropped may have been the answer to what the user typed."""
-        return self._turn is not None and self._turn.doubt and not self._turn.out
+        """Whether the model may be waiting for something, or has answered what was taken for something else."""
+        turn = self._turn
+        return turn is not None and not (turn.out or turn.ended) and (turn.doubt or bool(self._held))
+
+    def insist(self) -> None:
+        """No news came of what is `doubtful`."""
+        if self._held:
+            for batch in self._held:
+                self._outlet.send(messages.tool_response(batch.results))
+            self._held.clear()
+        else:
+            self.ask_again()
 
     def ask_again(self) -> None:
         """Send what the user typed a second time."""
@@ -243,10 +239,15 @@ class Dialogue:
             return
         self.history.add("user", text)
         batch.results.append((call.id, call.name, messages.response(result)))
-        batch.silent = batch.silent and result.code == "INTERRUPTED"
+        batch.codes.add(result.code)
         if not (batch.missing or batch.cancelled):
-            silent = self._speaks.behavior == "NON_BLOCKING" and batch.silent
-            self._outlet.send(messages.tool_response(batch.results, silent=silent))
+            cut = "INTERRUPTED" in batch.codes and "TIMEOUT" not in batch.codes
+            if not cut:
+                self._outlet.send(messages.tool_response(batch.results))
+            elif self._speaks.behavior == "NON_BLOCKING":
+                self._outlet.send(messages.tool_response(batch.results, silent=True))
+            else:
+                self._held.append(batch)
 
     # --- the model
 
@@ -319,6 +320,7 @@ class Dialogue:
     def _on_interrupted(self) -> None:
         was, dead, overheard = self._generating or bool(self._dead), bool(self._dead), self._overheard
         self._dropped = False
+        self._held.clear()
         self._pass()
         turn = self._turn
         if not was:
@@ -339,6 +341,7 @@ class Dialogue:
         taken = {batch.turn: batch for batch, call in self._calls.values() if call.id in ids}
         for batch in taken.values():
             batch.cancelled = True
+        self._held.clear()
         if self._dead in ("unsure", "pending"):
             self._dead = ""
         if self._turn is not None and self._turn.key in taken:
@@ -396,6 +399,7 @@ class Dialogue:
             self._dead = "flowing"
             return None
         self._swallow = False
+        self._held.clear()
         turn = self._turn
         if turn is None or turn.ended:
             captions, self._captions = self._captions, ""

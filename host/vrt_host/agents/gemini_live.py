@@ -224,7 +224,7 @@ class GeminiLive(Agent):
             self._dialogue.give_up_waiting()
             self._moved()
         if self._dialogue.doubtful and now - self._news_at >= _DOUBT_S:
-            self._dialogue.ask_again()
+            self._dialogue.insist()
         if self._streaming or self._dialogue.waiting or self._dialogue.doubtful:
             self._watch()
 

@@ -1,9 +1,11 @@
-"""What a `gemini_dialogue.Dialogue` knows of a turn, and of the calls that the model made in one message."""
+"""What a `gemini_dialogue.Dialogue` knows of a turn, of the calls that the model made in one message, and of its surroundings."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
+from vrt_host.agents.base import AgentEvent, Code
 from vrt_host.agents.gemini_history import Entry, History
 from vrt_host.agents.gemini_messages import Frame
 
@@ -54,5 +56,20 @@ class Batch:
     missing: set[str]
     results: list[tuple[str | None, str, Frame]] = field(default_factory=list)
     cancelled: bool = False
-    silent: bool = True
-    """All were interrupted: there is nothing to speak of."""
+    codes: set[Code | None] = field(default_factory=set)
+
+
+class Outlet(Protocol):
+    """Where a dialogue puts what it makes."""
+
+    def emit(self, event: AgentEvent) -> None:
+        """Now."""
+
+    def say(self, event: AgentEvent) -> None:
+        """In its order, as the device has room for it."""
+
+    def hush(self) -> None:
+        """Forget what `say` was given and is not out yet."""
+
+    def send(self, frame: Frame) -> None:
+        """To the model."""
