@@ -24,13 +24,25 @@ class ChatPeer(SpeechApiPeer):
     as an object; "content": written as text. `thinks`: each answer has thoughts before it. `letters`: text comes in pieces of so many.
     """
 
-    def __init__(self, *, style="openai", thinks=False, letters=7, **settings):
-        super().__init__(**settings)
-        self._style = style
-        self._thinks = thinks
-        self._letters = letters
+    def __init__(self):
+        super().__init__()
         self._ids = itertools.count(1)
+        self.on_style()
         self.routes["/v1/chat/completions"] = self._complete
+        self._overflows = 0
+
+    def on_style(self, style="openai", thinks=False, letters=7):
+        """How it writes from now on."""
+        self._style, self._thinks, self._letters = style, thinks, letters
+
+    def on_reset(self):
+        super().on_reset()
+        self.on_style()
+        self._overflows = 0
+
+    def on_overflow(self, times):
+        """The next conversations are too long."""
+        self._overflows = times
 
     async def _complete(self, request):
         asked = json.loads(request.body)
@@ -50,6 +62,11 @@ class ChatPeer(SpeechApiPeer):
                 break
         if asked["messages"][-1]["role"] == "user":
             self.tell("text", text=asked["messages"][-1]["content"])
+        if self._overflows:
+            self._overflows -= 1
+            said = "This model's maximum context length is 100 tokens."
+            await request.json(400, {"error": {"message": said, "type": "invalid_request_error"}})
+            return
         request.stream("text/event-stream")
         self._made = f"chatcmpl-{next(self._ids)}"
         self._calls = 0

@@ -99,7 +99,7 @@ class SpeechApiPeer(Peer):
     def __init__(self):
         super().__init__()
         self._wav = False
-        self._fails = ""
+        self._fails, self._deaf = "", True
         self._heard = []
         self.lengths = []
         """[text, its part of `say`, how much of it was spoken]."""
@@ -112,9 +112,9 @@ class SpeechApiPeer(Peer):
     def on_hear(self, texts):
         self._heard.extend(texts)
 
-    def on_fail(self, kind):
-        """All speech is refused with this kind from now on; with none, it works again."""
-        self._fails = kind
+    def on_fail(self, kind, hearing=True):
+        """Speaking, and hearing, is refused with this kind from now on."""
+        self._fails, self._deaf = kind, hearing
 
     def on_wav(self):
         """Speech is sent as a WAV file from now on, though bare samples are asked for."""
@@ -182,8 +182,8 @@ class SpeechApiPeer(Peer):
         words = {name: value.strip() for name, value in fields.items() if name != "file"}
         strictly(_TRANSCRIPTION, words)
         self.tell("speech_started")
-        self.tell("committed", ms=ms, **words)
-        if self._fails:
+        self.tell("committed", ms=ms, authorization=request.headers["Authorization"], **words)
+        if self._fails and self._deaf:
             await request.json(REFUSED[self._fails][0], error_body(self._fails))
         else:
             await request.json(200, {"text": self._heard.pop(0) if self._heard else HEARD})
@@ -191,7 +191,7 @@ class SpeechApiPeer(Peer):
     async def _speak(self, request):
         asked = json.loads(request.body)
         strictly(_SPEECH, asked)
-        self.tell("spoken", **asked)
+        self.tell("spoken", authorization=request.headers["Authorization"], **asked)
         if self._fails:
             await request.json(REFUSED[self._fails][0], error_body(self._fails))
             return
