@@ -22,6 +22,7 @@ from vrt_host.agents.base import (
     ToolResult,
 )
 from vrt_host.config import TurnLimits
+from vrt_host.consent import Consent
 from vrt_host.outlet import Outlet
 from vrt_host.protocol.wire import TooLargeError
 from vrt_host.session import Session
@@ -219,6 +220,7 @@ class Calls:
         session: Session,
         tools: DeclaredTools,
         out: Outlet,
+        consent: Consent,
         *,
         streams: bool,
         window: int,
@@ -230,6 +232,8 @@ class Calls:
         self._session = session
         self._tools = tools
         self._out = out
+        self._consent = consent
+        self._waiting: list[tuple[Call, float]] = []
         self._streams = streams
         self._limits = limits
         self._answer = answer
@@ -242,12 +246,13 @@ class Calls:
         """Calls made in this turn."""
 
     def __len__(self) -> int:
-        return len(self._queue)
+        return len(self._queue) + len(self._waiting)
 
     @property
     def due(self) -> float | None:
-        """When the first open call is overdue."""
-        return self._queue.due
+        """When the first open call is overdue, or has waited for the user's words."""
+        times = [self._queue.due, *(until for _, until in self._waiting)]
+        return min((time for time in times if time is not None), default=None)
 
     def begin_turn(self, turn: str, turn_id: str, epoch: int) -> None:
         """What follows belongs to a new turn; no call is open."""
@@ -279,9 +284,8 @@ class Calls:
             case OwnResult():
                 display.settled(event.code)
 
-    def prepare(self, event: Call) -> PendingCall | None:
-        """Check a call; None when it was refused, and the agent has been told."""
-        self.issued += 1
+    def prepare(self, event: Call, wait_until: float | None) -> PendingCall | None:
+        """Check a call; None when it was refused, and the agent has been told, or waits for the user's words (`decided`)."""
         display = self._display(event.call, event.name)
         tool = self._tools.get(event.name)
         if tool is None:
@@ -296,14 +300,24 @@ class Calls:
             self._refuse(event.call, "INVALID", str(error))
             return None
         if tool.confirm == "voice" and tool.asks(arguments) and not event.confirmed:
-            display.failed("nobody was asked")
-            message = f"{tool.name} needs the user's spoken yes to this very call, and nobody was asked: it did not run"
-            self._refuse(event.call, "REJECTED", message)
-            return None
+            decision = self._consent.decide(self._turn, tool, arguments)
+            if decision == "wait" and wait_until is not None:
+                self._waiting.append((event, wait_until))
+                return None
+            if decision != "yes":
+                display.failed("the user was not asked, or did not say yes")
+                self._refuse(event.call, "REJECTED", self._consent.refuse(self._turn, tool, arguments))
+                return None
         seconds = tool.timeout_ms / 1000 + self._limits.call_margin
         members: dict[str, Json] = {"callId": display.call_id, "name": tool.name, "arguments": arguments}
         members |= {"turnId": self._turn_id, "epoch": self._epoch}
         return PendingCall(display.call_id, event.call, tool.name, members, seconds)
+
+    def decided(self, now: float, *, heard: bool) -> list[Call]:
+        """The calls that waited for the user's words: those words are there (`heard`), or are waited for no longer."""
+        ready = [event for event, until in self._waiting if heard or now >= until]
+        self._waiting = [(event, until) for event, until in self._waiting if event not in ready]
+        return ready
 
     def issue(self, call: PendingCall, now: float) -> None:
         """Send a call, or keep it until the device has room for it."""
@@ -336,16 +350,20 @@ class Calls:
                 call, call.failed("TIMEOUT", f"the device gave no result within {call.limit_s:g} s")
             )
 
-    def interrupt(self) -> list[PendingCall]:
-        """The turn was interrupted: the calls that the caller has to answer with INTERRUPTED, in order."""
+    def interrupt(self) -> list[ToolResult]:
+        """The turn was interrupted: the results that the caller has to answer with, in order."""
         calls = self._queue.settle_all()
+        waiting, self._waiting = self._waiting, []
         for display in self._displays.values():
             display.cancelled()
         for call in calls:
             self._note(
                 "call.settled", call=call.key, id=call.id, name=call.name, ok=False, code="INTERRUPTED"
             )
-        return calls
+        keys = [call.key for call in calls] + [event.call for event, _ in waiting]
+        return [
+            ToolResult(key, False, code="INTERRUPTED", message="the turn was interrupted") for key in keys
+        ]
 
     def freeze(self, now: float) -> None:
         """The session is parked."""

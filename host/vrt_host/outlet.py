@@ -6,8 +6,9 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from vrt_host.agents.base import Json
+from vrt_host.agents.base import Json, Text, Transcript
 from vrt_host.protocol.wire import TooLargeError, cut, size
+from vrt_host.turn import Turn
 
 log = logging.getLogger(__name__)
 
@@ -69,3 +70,24 @@ class Outlet:
     def _drop(self, kind: str) -> None:
         self.dropped += 1
         log.warning("a %s message is larger than the device takes; it was dropped", kind)
+
+    def transcript(self, turn: Turn, event: Transcript) -> None:
+        """What was said in a turn."""
+        members: dict[str, Json] = {"role": event.role, "turnId": turn.id, "epoch": turn.epoch}
+        item = turn.items.get(event.item or "")
+        if item is not None:
+            members["itemId"] = item.current_id
+        # A user transcript replaces the one before, so that only one message can carry it; the agent's append.
+        send = self.cut if event.role == "user" else self.split
+        send(
+            "transcript",
+            event.text,
+            lambda part, last: {**members, "text": part, "final": event.final and last},
+        )
+
+    def text(self, turn: Turn, event: Text) -> None:
+        """The agent's answer as text."""
+        members: dict[str, Json] = {"turnId": turn.id, "epoch": turn.epoch}
+        self.split(
+            "text", event.text, lambda part, last: {"text": part, "final": event.final and last, **members}
+        )

@@ -27,6 +27,7 @@ from vrt_host.agents import base
 from vrt_host.agents.base import Agent, AgentEvent, Format, Json, ToolResult
 from vrt_host.calls import Calls
 from vrt_host.config import TurnLimits
+from vrt_host.consent import TRANSCRIPT_S, Consent
 from vrt_host.outlet import Outlet
 from vrt_host.playout import Item, Playout
 from vrt_host.session import Session
@@ -76,10 +77,12 @@ class TurnManager:
             frame_limit=None if peer.audio_bytes is None else max(1, peer.audio_bytes - 5),
             admit=admit,
         )
+        self._consent = Consent()
         self._calls = Calls(
             session,
             tools,
             self._out,
+            self._consent,
             streams=streams,
             window=peer.queued_calls or limits.queued_calls,
             limits=limits,
@@ -166,6 +169,7 @@ class TurnManager:
         if self._truncation is not None and now >= self._truncation.deadline:
             self._end_truncation()
         self._calls.send(now)  # those that waited for a resume
+        self._prepare_waiting(heard=False)
         if self._calls.overdue(now):
             self._time_out()
         self.playout.pump(now)
@@ -248,6 +252,7 @@ class TurnManager:
             self._interrupt("speech" if event.state == "listening" else "server")
         self.epoch += 1
         self._turn = Turn(event.turn, str(uuid.uuid4()), self.epoch)
+        self._consent.turn_began(event.turn, self._now)
         self._calls.begin_turn(event.turn, self._turn.id, self.epoch)
         self._set_state(self._turn, event.state)
 
@@ -264,32 +269,19 @@ class TurnManager:
         turn = self._live(event.turn)
         if turn is None:
             return
-        members: dict[str, Json] = {"role": event.role, "turnId": turn.id, "epoch": turn.epoch}
-        item = turn.items.get(event.item or "")
-        if item is not None:
-            members["itemId"] = item.current_id
-        # A user transcript replaces the one before, so that only one message can carry it; the agent's append.
-        send = self._out.cut if event.role == "user" else self._out.split
-        send(
-            "transcript",
-            event.text,
-            lambda part, last: {**members, "text": part, "final": event.final and last},
-        )
+        self._out.transcript(turn, event)
+        if event.role == "agent":
+            self._consent.agent_said(turn.key, event.text, "heard")
+        elif event.final:
+            self._consent.user_said(turn.key, event.text)
+            self._prepare_waiting(heard=True)
 
     def _on_text(self, event: base.Text) -> None:
         turn = self._live(event.turn)
         if turn is None or not (event.text or event.final):
             return
-        self._out.split(
-            "text",
-            event.text,
-            lambda part, last: {
-                "text": part,
-                "final": event.final and last,
-                "turnId": turn.id,
-                "epoch": turn.epoch,
-            },
-        )
+        self._consent.agent_said(turn.key, event.text, "shown")
+        self._out.text(turn, event)
 
     def _on_audio_begin(self, event: base.AudioBegin) -> None:
         turn = self._live(event.turn)
@@ -343,10 +335,20 @@ class TurnManager:
             result = ToolResult(event.call, False, code="INTERRUPTED", message="its turn is over")
             self._answer(event.turn, result)
             return
-        call = self._calls.prepare(event)
+        self._calls.issued += 1
+        self._prepare(turn, event, self._now + TRANSCRIPT_S)
+
+    def _prepare(self, turn: Turn, event: base.Call, wait_until: float | None) -> None:
+        call = self._calls.prepare(event, wait_until)
         if call is not None:
             self._set_state(turn, "acting")
             self._calls.issue(call, self._now)
+
+    def _prepare_waiting(self, *, heard: bool) -> None:
+        """Go on with the calls that waited for the user's words."""
+        for event in self._calls.decided(self._now, heard=heard):
+            if self._turn is not None:
+                self._prepare(self._turn, event, None)
 
     def _on_error(self, event: base.AgentError) -> None:
         turn = None
@@ -391,11 +393,12 @@ class TurnManager:
             return
         self.epoch += 1
         self.playout.clear(self._now)
-        calls = self._calls.interrupt()
+        self._consent.turn_interrupted(turn.key)
+        results = self._calls.interrupt()
         self._out.send("interrupted", epoch=turn.epoch, reason=reason)
         self._note("turn.interrupted", turn=turn.key, id=turn.id, epoch=turn.epoch, reason=reason)
-        for call in calls:
-            self._answer(turn.key, call.failed("INTERRUPTED", "the turn was interrupted"))
+        for result in results:
+            self._answer(turn.key, result)
         truncates = self._agent.abilities.interruption == "truncate"
         wait = self.limits.playback_wait if truncates and not self.closed else 0.0
         self._truncation = Truncation(turn, self._now, self._now + wait)
@@ -425,6 +428,7 @@ class TurnManager:
         while self._held and self._truncation is None and not self.closed:
             message = self._held.popleft()
             if message["type"] == "text":
+                self._consent.user_typed(message["text"])
                 self._tell(self._agent.user_text, message["text"])
             else:
                 self._tell(self._agent.context, message["context"])
@@ -440,6 +444,7 @@ class TurnManager:
         if self.playout.busy(self._now):
             return
         self._calls.end_turn()
+        self._consent.turn_ended(turn.key, self._now)
         self._set_state(turn, "idle")
         self._turn = None
 

@@ -105,7 +105,7 @@ def test_call_that_is_confirmed_by_voice_is_sent_after_a_yes_alone(arguments, co
     if not sent:
         ((_, _, result),) = stage.agent.take()
         assert result.code == "REJECTED"
-        assert "spoken yes" in result.message
+        assert "plain yes" in result.message
 
 
 def test_spoken_yes_is_for_one_call_and_not_for_the_next():
