@@ -70,6 +70,8 @@ PROOFS = {
     "config.TurnLimits.agent_silence": _LIMITS + "agent_that_goes_too_far_is_told_of",
     "config.TurnLimits.events": _LIMITS + "agent_that_goes_too_far_is_told_of",
     "config.TurnLimits.playback_wait": _TURNS + "interruption_takes_the_clock_when_playback_does_not_come",
+    "consent.ANSWER_S": "tests/host/test_consent.py::test_yes_that_comes_after_a_while_is_none",
+    "consent.TRANSCRIPT_S": "tests/host/test_consent.py::test_call_does_not_wait_for_a_transcript_for_ever",
     "config.TurnLimits.held": _TURNS + "client_that_floods_a_waiting_interruption_ends_the_wait",
     "protocol.opus.MAX_S": "host/test_opus.py::test_broken_packet_is_silence_of_its_length_and_counted",
     "harness.capture.MOST_BYTES": "host/test_capture.py::test_recording_ends_at_its_greatest_size_with_whole_lines",
