@@ -4,16 +4,18 @@ The scenes check themselves (`harness/scenes.py`); the peer answers by `PLAN`, o
 model respond. The tools are the simulated house's, in a greater hurry.
 """
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
 from peers.subjects import SUBJECTS
+from vrt_host.errors import VrtError
 from vrt_host.harness import live, scenes, sentences
 from vrt_host.harness.live import View
 from vrt_host.harness.recorder import Recorder
 from vrt_host.harness.rig import Rig
-from vrt_host.harness.stage import Stage
+from vrt_host.harness.stage import Stage, StepFailed
 from vrt_host.harness.user import User
 
 pytestmark = pytest.mark.timeout(110)
@@ -49,22 +51,34 @@ PLAN = [
 ]
 
 
-@pytest.mark.parametrize("name", [name for name, kind in SUBJECTS.items() if kind.provider])
-async def test_scenes_happen_with(name, tmp_path, monkeypatch):
-    monkeypatch.setattr(scenes, "PAUSE_S", 0.5)
+async def play(name, folder):
+    """All scenes with an adapter; what went wrong, or None."""
+    recorder = Recorder()
+    stage = Stage(recorder, View(live.console(quiet=True)))
+    try:
+        async with SUBJECTS[name](folder) as subject:
+            await subject.plan(*PLAN)
+            async with Rig(recorder, subject.agents, heap="128k", tools=folder / "tools.py") as rig:
+                user = User(rig.board, recorder)
+                await stage.expect("the board opens a session", "device", "ready", within=20)
+                await scenes.Conversation(stage, rig, user, sentences.load()).play()
+                await user.close()
+    except (AssertionError, VrtError, StepFailed) as error:
+        return repr(error)
+    wrong = [event for event in recorder.events if event["event"] in ("traceback", "agent.error")]
+    played = [scene.ok for scene in stage.scenes]
+    return None if played == [True] * 4 and not wrong else (played, wrong)
+
+
+async def test_scenes_happen_with_every_adapter(tmp_path):
+    """Side by side: most of their time is real time, in which nothing is computed."""
     tools = HOUSE.read_text("utf-8")
     for old, new in HURRY.items():
         assert old in tools
         tools = tools.replace(old, new)
-    (tmp_path / "tools.py").write_text(tools)
-    recorder = Recorder()
-    stage = Stage(recorder, View(live.console(quiet=True)))
-    async with SUBJECTS[name](tmp_path) as subject:
-        await subject.plan(*PLAN)
-        async with Rig(recorder, subject.agents, heap="128k", tools=tmp_path / "tools.py") as rig:
-            user = User(rig.board, recorder)
-            await stage.expect("the board opens a session", "device", "ready", within=20)
-            await scenes.Conversation(stage, rig, user, sentences.load()).play()
-            await user.close()
-    assert [scene.ok for scene in stage.scenes] == [True] * 4
-    assert not [event for event in recorder.events if event["event"] in ("traceback", "agent.error")]
+    names = [name for name, kind in SUBJECTS.items() if kind.provider]
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "tools.py").write_text(tools)
+    went = await asyncio.gather(*(play(name, tmp_path / name) for name in names))
+    assert dict(zip(names, went, strict=True)) == dict.fromkeys(names)

@@ -81,10 +81,14 @@ def over(**wanted):
 
 async def ends_well(case, device):
     """The agent answers the next text, no error has come, and nothing of what was interrupted."""
-    before = len(device.heard) + len(device.all("text"))
+    said = len(device.heard) + len(device.all("text"))
+    rested = len(device.all("turn.state", state="idle"))
     await device.types()
-    await device.until(lambda: len(device.heard) + len(device.all("text")) > before)
-    await answered(case, device)
+    await device.until(lambda: len(device.heard) + len(device.all("text")) > said)
+    if case.subject.planned:
+        await device.until(lambda: len(device.all("turn.state", state="idle")) > rested)
+    else:
+        await device.interrupts()
     assert device.all("error") == [], device.log
     assert device.late == [], device.log
     assert device.close_code is None

@@ -65,6 +65,7 @@ class Device:
         self._item = None
         self._epochs = {}
         self._taken = set()
+        self._old = []
         self._news = asyncio.Event()
         self.close_code = None
 
@@ -152,6 +153,11 @@ class Device:
         """The link is closed; the code."""
         await self.until(lambda: self.close_code is not None)
         return self.close_code
+
+    def forget(self):
+        """Look only at what comes from now on."""
+        self._old += self.log
+        self.log.clear()
 
     def all(self, type_, **members):
         """What has come of a type, given out or not."""

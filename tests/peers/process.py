@@ -88,9 +88,11 @@ class PeerProcess:
     async def reset(self):
         """Forget what is planned and what was reported; open connections are cut."""
         await self.do("reset")
-        self.judge()
-        self.reports.clear()
-        self._taken.clear()
+        try:
+            self.judge()
+        finally:
+            self.reports.clear()
+            self._taken.clear()
 
     async def do(self, verb, **fields):
         """A command, which is done when this returns: the peer's method `on_<verb>(**fields)`."""

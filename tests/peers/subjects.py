@@ -135,19 +135,20 @@ class Adapter(Subject):
     provider = True
     process = ""
     """The peer's module."""
+    settings = {}  # noqa: RUF012
 
-    def options(self, peer):
+    def options(self):
         """The agent's table in the options file."""
         raise NotImplementedError
 
     async def __aenter__(self):
         async with contextlib.AsyncExitStack() as stack:
-            self.peer = await stack.enter_async_context(PeerProcess(self.process))
-            self.config = config = self._folder / f"{self.name}.toml"
+            self.peer = await stack.enter_async_context(PeerProcess(self.process, **self.settings))
+            self.config = self._folder / f"{self.name}.toml"
             (self._folder / "key").write_text(KEY)
-            lines = [f"{name} = {json.dumps(value)}" for name, value in self.options(self.peer).items()]
-            config.write_text("\n".join([f"[{self.name}]", 'api_key_file = "key"', *lines]))
-            self.agents = registry.factory(self.name, config=config)
+            lines = [f"{name} = {json.dumps(value)}" for name, value in self.options().items()]
+            self.config.write_text("\n".join([f"[{self.name}]", 'api_key_file = "key"', *lines]))
+            self.agents = registry.factory(self.name, config=self.config)
             registry.prepare(self.agents)
             self._stack = stack.pop_all()
         return self
@@ -162,4 +163,28 @@ class Adapter(Subject):
         await self.peer.respond(*responses)
 
 
-SUBJECTS = {kind.name: kind for kind in (Echo, Scripted, Local)}
+class Gemini(Adapter):
+    name = "gemini"
+    process = "gemini_live"
+    interruption = "managed"
+    free = False
+
+    def options(self):
+        return {"base_url": f"http://127.0.0.1:{self.peer.port}"}
+
+
+class Chat(Adapter):
+    name = "chat"
+    process = "chat"
+
+    def options(self):
+        url = f"http://127.0.0.1:{self.peer.port}/v1"
+        speech = {
+            f"{part}{what}": value
+            for part in ("recogniser", "synthesiser")
+            for what, value in (("", "openai"), ("_url", url), ("_key_file", "key"), ("_model", "m"))
+        }
+        return {"base_url": url, "model": "m", "vad": "loudness", **speech}
+
+
+SUBJECTS = {kind.name: kind for kind in (Echo, Scripted, Local, Gemini, Chat)}
