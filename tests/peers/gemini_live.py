@@ -2,7 +2,7 @@
 
 Every frame both ways is judged by the SDK's own types. Beyond `process`:
 - `goaway(seconds)`: the connection will end; `expire()`: it ends now, for its age; `forget()`: no session can be resumed any more;
-- `cancel_calls()`: open calls are taken back;
+- `cancel_calls()`: open calls are taken back; `be(heard, signals, resumable)`: see `_SETTINGS`;
 - reports `history(turns)` of a session that begins with a conversation, `resumed(handle, said)`, `stream_end`.
 """
 
@@ -23,6 +23,8 @@ from peers.plan import EnergyVad, chunks
 from peers.process import Peer, main
 
 PATH = "/ws/google.ai.generativelanguage.v1beta.GenerativeService.BidiGenerateContent"
+_SETTINGS = {"heard": "What is said.", "signals": False, "resumable": True}
+"""What every utterance is taken for; whether the service tells when speech begins and ends; whether it gives handles."""
 _CLOSES = {
     "key": (1007, "API key not valid. Please pass a valid API key, not {key}."),
     "expired": (1007, "API key expired. Please renew the API key."),
@@ -45,12 +47,9 @@ def judge(frame):
 
 
 class GeminiPeer(Peer):
-    def __init__(self, *, heard="What is said.", signals=False, resumable=True):
-        """`heard`: what every utterance is taken for; `signals`: the server tells when speech begins and ends."""
+    def __init__(self):
         super().__init__()
-        self.heard = heard
-        self.signals = signals
-        self.resumable = resumable
+        self.on_be()
         self.handles = {}
         """Handle -> what the session knew."""
         self.sessions = set()
@@ -93,6 +92,16 @@ class GeminiPeer(Peer):
     async def on_expire(self):
         for session in list(self.sessions):
             await session.socket.close(*_FAULTS["expired"])
+
+    def on_be(self, **settings):
+        """Settings, until `reset`."""
+        self.heard, self.signals, self.resumable = (
+            settings.get(name, value) for name, value in _SETTINGS.items()
+        )
+
+    def on_reset(self):
+        super().on_reset()
+        self.on_be()
 
     def on_forget(self):
         self.handles.clear()

@@ -80,7 +80,8 @@ class Dialogue:
         self._swallow = False
         """The next `turnComplete` is that of a generation that was interrupted."""
         self.history = History(context)
-        self._context_due = False
+        self.context_due = False
+        """The model is still to be told of the context, which a new session begins with."""
 
     # --- for the owner of the connections
 
@@ -97,16 +98,11 @@ class Dialogue:
         turn = self._turn
         return turn is not None and not (turn.out or turn.ended or turn.typed)
 
-    @property
-    def to_tell(self) -> bool:
-        """Whether the model is still to be told of the context, which a new session begins with."""
-        return self._context_due
-
     def connected(self, *, anew: bool) -> None:
         """There is a connection; one that begins `anew` was given the `history`."""
         self._connection += 1
         self._online = True
-        self._context_due = self._context_due and not anew
+        self.context_due = self.context_due and not anew
         self._reset()
 
     def lost(self) -> str | None:
@@ -124,7 +120,7 @@ class Dialogue:
         if complete:
             self._finish(turn)
         elif not turn.calls:
-            if turn.typed and not turn.out and not turn.again:
+            if not turn.again and (turn.late or (turn.typed and not turn.out)):
                 self.ask_again()
                 return None
             self._turn = None
@@ -150,10 +146,11 @@ class Dialogue:
             self.ask_again()
 
     def ask_again(self) -> None:
-        """Send what the user typed a second time."""
-        if self._turn is not None:
-            self._turn.again, self._turn.doubt = True, False
-            self._outlet.send(messages.typed(self._turn.heard, self._speaks))
+        """Send what the user typed, or what tools said, a second time."""
+        turn = self._turn
+        if turn is not None:
+            turn.again, turn.doubt = True, False
+            self._outlet.send(messages.typed("\n\n".join(turn.late) or turn.heard, self._speaks))
 
     def give_up_waiting(self) -> None:
         """The user said nothing more, and the model nothing to it."""
@@ -173,8 +170,8 @@ class Dialogue:
             self._dead = ""
         turn = self._begin("thinking", typed=True)
         turn.heard = text
-        if self._context_due and self._speaks.context == "later":
-            self._context_due = False
+        if self.context_due and self._speaks.context == "later":
+            self.context_due = False
             text = f"{messages.context_text(self.history.context)}\n\n{text}"
         self._outlet.send(messages.typed(text, self._speaks))
 
@@ -184,13 +181,13 @@ class Dialogue:
         if self._speaks.context == "update":
             self._outlet.send(messages.context_update(self._instructions, value))
         else:
-            self._context_due = True
+            self.context_due = True
             self._tell_context()
 
     def _tell_context(self) -> None:
         """The older models get it as content, which would interrupt a response."""
-        if self._context_due and self._speaks.context == "content" and self.at_rest:
-            self._context_due = False
+        if self.context_due and self._speaks.context == "content" and self.at_rest:
+            self.context_due = False
             said = [("user", messages.context_text(self.history.context))]
             self._outlet.send(messages.content(said, complete=False))
 
@@ -204,6 +201,7 @@ class Dialogue:
         if turn is not self._turn:
             return
         self._turn = None
+        turn.record_late(self.history)
         self._outlet.hush()
         if turn.ended or turn.overdue or (turn.out and not self._generating):
             return
@@ -229,15 +227,15 @@ class Dialogue:
             turn.overdue = turn.overdue or result.code == "TIMEOUT"
         batch.missing.discard(result.call)
         text = messages.result_text(self._names.own(call.name), result)
-        if batch.connection != self._connection or not self._online:
-            if turn is None or turn is not self._turn or result.code == "INTERRUPTED":
-                self.history.add("user", text)
-                return
+        turn = turn if turn is self._turn and result.code != "INTERRUPTED" else None
+        if turn is None:
+            self.history.add("user", text)
+        else:
             turn.late.append(text)
-            if not turn.calls:
+        if batch.connection != self._connection or not self._online:
+            if turn is not None and not turn.calls:
                 self._outlet.send(messages.typed("\n\n".join(turn.late), self._speaks))
             return
-        self.history.add("user", text)
         batch.results.append((call.id, call.name, messages.response(result)))
         batch.codes.add(result.code)
         if not (batch.missing or batch.cancelled):
@@ -472,6 +470,7 @@ class Dialogue:
 
     def _finish(self, turn: Turn) -> None:
         self._heard_out(turn)
+        turn.record_late(self.history)
         if self._captions and turn.answer is None:  # it came without a sound
             turn.answer = self.history.add("model")
         self._caption(turn)

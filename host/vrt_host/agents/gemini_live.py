@@ -283,7 +283,11 @@ class GeminiLive(Agent):
     def _resumable(self) -> bool:
         """Whether the model's session goes on by its handle with nothing missing."""
         known = self._handle
-        return known is not None and known[1] == self._dialogue.history.changes and not self._dialogue.to_tell
+        return (
+            known is not None
+            and known[1] == self._dialogue.history.changes
+            and not self._dialogue.context_due
+        )
 
     async def _receive(self, link: Link) -> ProviderError:
         while True:

@@ -32,7 +32,7 @@ class Turn:
     odd: bytes = b""
     calls: set[str] = field(default_factory=set)
     late: list[str] = field(default_factory=list)
-    """Results of calls whose connection has gone, as texts, until the model has answered them."""
+    """Results of calls, as texts, until the model has answered them."""
     again: bool = False
     """What the user typed was sent a second time."""
     doubt: bool = False
