@@ -236,16 +236,23 @@ async def test_cough_and_speech_without_words_end_quietly(stage):
     assert port.of(Transcript) == []
 
 
-async def test_user_who_goes_on_after_a_pause_is_heard_whole(stage):
+@pytest.mark.parametrize("when", ["recognised", "answered"])
+async def test_user_who_goes_on_after_a_pause_is_heard_whole(stage, when):
     peer, agent, port = await stage()
     await peer.do("hear", texts=["Turn on", "the light."])
-    await peer.respond([{"wait": "gate"}])
+    gate = "hearing" if when == "recognised" else "gate"
+    if when == "recognised":
+        await peer.do("hesitate")
+    else:
+        await peer.respond([{"wait": "gate"}])
     speak(agent)
-    await peer.seen("waiting")
+    await peer.seen("waiting", name=gate)
     turn = port.of(TurnBegin)[0].turn
     speak(agent)
     await port.until(lambda: len(port.of(TurnBegin)) == 2)
     agent.interrupted(turn, [])
+    if when == "recognised":
+        await peer.release(gate)
     await peer.seen("text", text="Turn on\nthe light.")
 
 

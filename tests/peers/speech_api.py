@@ -100,6 +100,7 @@ class SpeechApiPeer(Peer):
         super().__init__()
         self._wav = False
         self._fails, self._deaf = "", True
+        self._hesitates = False
         self._heard = []
         self.lengths = []
         """[text, its part of `say`, how much of it was spoken]."""
@@ -116,13 +117,17 @@ class SpeechApiPeer(Peer):
         """Speaking, and hearing, is refused with this kind from now on."""
         self._fails, self._deaf = kind, hearing
 
+    def on_hesitate(self):
+        """The next transcription waits for the release of `hearing`."""
+        self._hesitates = True
+
     def on_wav(self):
         """Speech is sent as a WAV file from now on, though bare samples are asked for."""
         self._wav = True
 
     def on_reset(self):
         super().on_reset()
-        self._fails, self._wav = "", False
+        self._fails, self._wav, self._hesitates = "", False, False
         self._heard.clear()
         self.lengths.clear()
 
@@ -183,6 +188,9 @@ class SpeechApiPeer(Peer):
         strictly(_TRANSCRIPTION, words)
         self.tell("speech_started")
         self.tell("committed", ms=ms, authorization=request.headers["Authorization"], **words)
+        if self._hesitates:
+            self._hesitates = False
+            await self.wait("hearing")
         if self._fails and self._deaf:
             await request.json(REFUSED[self._fails][0], error_body(self._fails))
         else:
