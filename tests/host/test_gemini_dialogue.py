@@ -312,6 +312,8 @@ def test_calls_that_the_server_took_back_get_no_result(stage):
     stage.dialogue.tool_result(turn, settled(call, "INTERRUPTED"))
     stage.dialogue.interrupted(turn, [])
     assert stage.results() == []
+    stage.dialogue.user_text("Next")
+    assert not stage.dialogue.doubtful
 
 
 def test_interrupted_result_is_sent_only_to_a_server_that_waits_for_it(stage):
@@ -333,6 +335,8 @@ def test_call_that_does_not_block_is_answered_silently():
     [call] = stage.calls("lock")
     stage.feed(turnComplete=True)
     assert stage.all(TurnEnd) == []  # its call is open
+    stage.feed(interrupted=True)  # of nothing
+    assert len(stage.all(TurnBegin)) == 1
     stage.dialogue.tool_result(stage.turn, settled(call, "INTERRUPTED"))
     stage.dialogue.interrupted(stage.turn, [])
     [[result]] = stage.results()
