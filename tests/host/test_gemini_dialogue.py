@@ -167,6 +167,17 @@ def test_late_words_of_the_user_interrupt_nothing(stage):
     assert stage.dialogue.history.turns()[0] == ("user", "Turn it on.")
 
 
+def test_words_behind_the_answer_are_new_ones_only_after_a_sound(stage):
+    stage.feed(inputTranscription={"text": "Turn it on."})
+    stage.feed(**AUDIO)
+    stage.feed(turnComplete=True)
+    stage.feed(inputTranscription={"text": " Please."})
+    assert len(stage.all(TurnBegin)) == 1
+    stage.dialogue.hears = True
+    stage.feed(inputTranscription={"text": "And off."})
+    assert len(stage.all(TurnBegin)) == 2
+
+
 def test_answer_that_is_refused_is_told(stage):
     stage.dialogue.user_text("Hello")
     stage.feed(turnComplete=True, turnCompleteReason="PROHIBITED_INPUT_CONTENT")

@@ -195,6 +195,7 @@ async def test_audio_waits_for_the_next_connection_and_is_bounded(peer, monkeypa
         await peer.seen("setup")
         await peer.refuse("rate", times=2)
         await peer.drop()
+        await peer.seen("refused")  # what went into the old connection is gone
         for _ in range(10):
             agent.user_audio(quiet(0.2, "pcm16", 16_000))
         agent.user_audio(SPEECH + quiet(0.5, "pcm16", 16_000))

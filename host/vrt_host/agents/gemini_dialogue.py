@@ -80,6 +80,8 @@ class Dialogue:
         self._swallow = False
         """The next `turnComplete` is that of a generation that was interrupted."""
         self.history = History(context)
+        self.hears = False
+        """The user's audio came since the last answer was complete."""
         self.context_due = False
         """The model is still to be told of the context, which a new session begins with."""
 
@@ -292,7 +294,8 @@ class Dialogue:
             self._overheard += message.heard
             return
         if turn is None or not self.waiting:
-            if not (message.heard.strip() or message.guess.strip()):
+            late = turn is not None and turn.ended and not self.hears  # of what was answered already
+            if late or not (message.heard.strip() or message.guess.strip()):
                 return
             turn = self._begin("listening")
         turn.heard += message.heard
@@ -321,9 +324,7 @@ class Dialogue:
         self._held.clear()
         self._pass()
         turn = self._turn
-        if not was:
-            log.debug("gemini: an interruption of nothing was ignored")
-        elif overheard.strip() if turn is None else turn.out and not (turn.ended or dead):
+        if was and (overheard.strip() if turn is None else turn.out and not (turn.ended or dead)):
             self._listen(overheard)
         self._tell_context()
 
@@ -478,7 +479,7 @@ class Dialogue:
             self._outlet.say(Transcript(turn.key, "agent", "", final=True, item=turn.item))
         self._end_item(turn)
         self._captions = ""
-        turn.ended = True
+        turn.ended, self.hears = True, False
         if turn.typed:
             self._outlet.say(Text(turn.key, "", final=True))
         self._outlet.say(TurnEnd(turn.key))

@@ -147,7 +147,7 @@ class GeminiLive(Agent):
                 log.warning(
                     "gemini: the user's audio cannot be sent as fast as it comes; the oldest is dropped"
                 )
-        self._streaming = True
+        self._streaming = self._dialogue.hears = True
         self._heard_at = self._loop.time()
         self._watch()
         self._to_send.set()
