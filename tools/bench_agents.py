@@ -1,8 +1,8 @@
 """What the bridge adds to a model's own time, per adapter: real host, the provider's peer (`tests/peers`), real firmware.
 
-Two delays, for sentences that a user says to a simulated board: from its last sample at the microphone to the provider's
-having the utterance (less the 400 ms of quiet that the peers, like the vendors, wait for), and from the provider's first
-byte of audio to the first audible sample at the DAC. Then the CPU of the host while sessions talk: audio of the user goes
+Two delays, for an utterance (a tone of a second, whose end is sharp) at a simulated board: from its last sample at the
+microphone to the provider's having it, less the time of quiet that whoever decides on its end waits for, and from the
+provider's first byte of audio to the first audible sample at the DAC. Then the CPU of the host while sessions talk: audio of the user goes
 up and audio of the agent comes down, both at their own pace. The echo agent stands beside them.
 """
 
@@ -21,8 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from vrt_host.harness import sentences
-from vrt_host.harness.user import speech_edges
 from vrt_host.sim.board import SimBoard
 from vrt_host.sim.hardware import DAC_RATE, Hardware
 from vrt_host.sim.wav import MIC_RATE
@@ -30,12 +28,12 @@ from websockets.asyncio.client import ClientConnection, connect
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
 TIMES = 12
-"""Sentences per adapter."""
+"""Utterances per adapter."""
 TALKING = 8
 """Sessions that talk at once."""
 WARM_S, WINDOW_S = 2.0, 8.0
-QUIET_S = 0.4
-"""How long the peers listen for the end of an utterance."""
+QUIET_S = {"chat": 0.5}
+"""How long is listened for the end of an utterance, by the agent itself; the peers of all others take 400 ms."""
 AUDIBLE = 328
 """The first sample beyond this, 40 dB below full scale, is audible."""
 DEADLINE_S = 20.0
@@ -63,11 +61,11 @@ async def serving(name: str, config: Path | None) -> AsyncIterator[tuple[int, in
         await process.wait()
 
 
-async def delays(peer: Any, port: int) -> tuple[list[float], list[float]]:
-    """Milliseconds of each sentence: to the provider, and from the provider to the DAC."""
+async def delays(peer: Any, port: int, quiet_s: float) -> tuple[list[float], list[float]]:
+    """Milliseconds of each utterance: to the provider, and from the provider to the DAC."""
     up, down = [], []
-    sound = sentences.load()["Turn on the light."]
-    last = speech_edges(sound)[1] / MIC_RATE
+    last = 1.0
+    sound = np.round(9_000 * np.sin(2 * np.pi * 400 * np.arange(MIC_RATE) / MIC_RATE)).astype(np.int16)
     ready = asyncio.Event()
     rest = asyncio.Event()
     hardware = Hardware(seed=1)
@@ -86,7 +84,7 @@ async def delays(peer: Any, port: int) -> tuple[list[float], list[float]]:
             await peer.respond([{"wait": "go"}, {"say": "All right.", "seconds": 0.5}])
             start, _ = board.say(sound, hardware.now + 0.3)
             committed = await peer.seen("committed")
-            up.append(1000 * (committed["t"] - hardware.monotonic(start + last) - QUIET_S))
+            up.append(1000 * (committed["t"] - hardware.monotonic(start + last) - quiet_s))
             await peer.seen("waiting")
             await peer.release("go")
             released = await peer.seen("released")
@@ -170,7 +168,7 @@ async def measure(kind: Any) -> dict[str, Any]:
                 async with serving(kind.name, None) as (port, pid):
                     return {"cpu": await talking(None, port, pid)}
             async with serving(kind.name, subject.config) as (port, pid):
-                up, down = await delays(subject.peer, port)
+                up, down = await delays(subject.peer, port, QUIET_S.get(kind.name, 0.4))
                 await subject.peer.reset()
             async with serving(kind.name, subject.config) as (port, pid):
                 return {"up": up, "down": down, "cpu": await talking(subject.peer, port, pid)}
