@@ -15,6 +15,8 @@ from peers.subjects import KEY, SUBJECTS
 LOCK = {"door": "front", "state": "locked"}
 CALL = {"call": "lock", "arguments": json.dumps(LOCK)}
 SHORT = {"say": "It is done.", "seconds": 0.06}
+LIMITS = TurnLimits(call_margin=0.0, agent_audio_s=10.0)
+"""An agent that does not wait for the device is found out soon."""
 MARK = "mark-7391"
 """Stands in what the device says, to be found again at the provider's."""
 
@@ -61,7 +63,7 @@ def subjects(**wanted):
 async def subject_of_module(request, tmp_path_factory):
     async with (
         SUBJECTS[request.param](tmp_path_factory.mktemp(request.param)) as subject,
-        hosting(lambda: subject.agents(), turn_limits=TurnLimits(call_margin=0.0)) as host,  # noqa: PLW0108
+        hosting(lambda: subject.agents(), turn_limits=LIMITS) as host,  # noqa: PLW0108
     ):
         yield Case(subject, host)
 
