@@ -1,0 +1,129 @@
+"""What OpenAI's servers, and those of its dialects, say when something is wrong, as a `ProviderError` of the right kind."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import Mapping
+from typing import Any
+
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidProxy, InvalidStatus
+
+from vrt_host.agents.provider import Kind, ProviderError
+
+_KINDS: dict[str, Kind] = {
+    "invalid_api_key": "key",
+    "missing_api_key": "key",
+    "authentication_error": "key",
+    "invalid_authentication": "key",
+    "unauthorized": "key",
+    "permission_denied": "key",
+    "permission_error": "key",
+    "model_not_found": "model",
+    "invalid_model": "model",
+    "unsupported_model": "model",
+    "deploymentnotfound": "model",
+    "insufficient_quota": "quota",
+    "billing_hard_limit_reached": "quota",
+    "billing_not_active": "quota",
+    "rate_limit_exceeded": "rate",
+    "rate_limit_error": "rate",
+    "too_many_requests": "rate",
+    "concurrency_limit_exceeded": "rate",
+    "token_expired": "expired",
+    "expired_token": "expired",
+    "client_secret_expired": "expired",
+    "ephemeral_key_expired": "expired",
+    "session_expired": "gone",
+    "server_error": "gone",
+    "internal_error": "gone",
+    "internal_server_error": "gone",
+    "service_unavailable": "gone",
+    "overloaded": "gone",
+    "beta_api_shape_disabled": "version",
+    "unsupported_api_version": "version",
+    "unknown_parameter": "version",
+    "missing_required_parameter": "version",
+    "unknown_event": "version",
+    "unsupported_format": "format",
+    "invalid_voice": "format",
+}
+"""`code` or `type` of an error -> kind."""
+
+_AUDIO = ("audio", "voice", "format", "speed", "turn_detection")
+"""A parameter with one of these in it is a matter of format."""
+
+_STATUS: dict[int, Kind] = {401: "key", 403: "key", 404: "version", 408: "rate", 429: "rate"}
+_NOT_FOUND = "check base_url and model"
+
+
+def kind_of(error: Mapping[str, Any]) -> Kind:
+    """The kind of an `error` object with `type`, `code`, `param` and `message`, all of them optional."""
+    param = str(error.get("param") or "")
+    code, type_ = (str(error.get(name) or "").lower() for name in ("code", "type"))
+    if "session" in param and any(word in param for word in _AUDIO):
+        return "format"
+    if param in ("model", "session.model"):
+        return "model"
+    return _KINDS.get(code) or _KINDS.get(type_) or "refused"
+
+
+def from_error(error: object) -> ProviderError:
+    """The `error` of an `error` event, of a failed response, or of a refused request."""
+    if not isinstance(error, Mapping):
+        return ProviderError("refused", str(error)[:1000])
+    said = str(error.get("message") or error.get("code") or error.get("type") or "an error without words")
+    return ProviderError(kind_of(error), said)
+
+
+def from_close(error: ConnectionClosed) -> ProviderError:
+    """A connection that has ended; its reason may hold a code, as in `invalid_request_error.invalid_api_key`."""
+    said = error.rcvd.reason if error.rcvd is not None else ""
+    number = f" with {error.rcvd.code}" if error.rcvd is not None else ""
+    kind: Kind = next((kind for code, kind in _KINDS.items() if code in said.lower()), "gone")
+    return ProviderError(kind, f"the server closed the connection{number}" + (f": {said}" if said else ""))
+
+
+def from_connect(error: Exception, timeout_s: float) -> ProviderError:
+    """A connection that did not come about."""
+    if isinstance(error, InvalidStatus):
+        return _from_status(error)
+    if isinstance(error, ConnectionClosed):
+        return from_close(error)
+    if isinstance(error, InvalidProxy | InvalidHandshake):
+        return ProviderError("version", f"the server does not speak WebSocket there: {error}")
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return ProviderError(
+            "unreachable", f"the server's certificate is not trusted: {error.verify_message}"
+        )
+    if isinstance(error, TimeoutError):
+        return ProviderError("unreachable", f"the server did not answer within {timeout_s:g} s")
+    return ProviderError("unreachable", f"the server cannot be reached: {error}")
+
+
+def _from_status(error: InvalidStatus) -> ProviderError:
+    response = error.response
+    status = response.status_code
+    found: object = None
+    try:
+        body = json.loads(response.body or b"null")
+        found = body.get("error", body) if isinstance(body, dict) else None
+    except (ValueError, RecursionError):
+        pass
+    if isinstance(found, str):
+        found = {"message": found}
+    said = f"HTTP {status}"
+    kind: Kind = "refused"
+    if isinstance(found, dict):
+        kind = kind_of(found)
+        if isinstance(message := found.get("message"), str) and message:
+            said = f"{message} (HTTP {status})"
+    if kind == "refused":
+        kind = "unreachable" if status >= 500 else _STATUS.get(status, "refused")
+    after = response.headers.get("Retry-After", "")
+    return ProviderError(
+        kind,
+        said,
+        advice=_NOT_FOUND if status == 404 else None,
+        retry_after_s=float(after) if after.isdigit() else None,
+    )

@@ -1,0 +1,171 @@
+"""Keeps a connection to a model's server: opened anew when it breaks, and in time before the server would end it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Coroutine, Mapping
+from typing import Any, Protocol
+
+from vrt_host.agents.openai_link import Link
+from vrt_host.agents.provider import Backoff, ProviderError
+
+log = logging.getLogger(__name__)
+
+_AHEAD_S = 120.0
+"""A session of the server is replaced so long before its end, or in the last tenth of it."""
+_LOOK_S = 0.25
+"""How often it is looked whether nothing is going on, once a session is to be replaced."""
+
+
+class Talk(Protocol):
+    """What is said over the connection; the keeper only carries it."""
+
+    async def dial(self) -> tuple[Link, float | None]:
+        """A new session of the server, and when it ends (Unix time); raises `ProviderError`."""
+
+    def opened(self, link: Link) -> None:
+        """That session is the one to use now."""
+
+    def received(self, event: Mapping[str, Any]) -> None:
+        """One of its events; raises `ProviderError` of a kind that nothing can help, or `malformed`."""
+
+    def lost(self, error: ProviderError) -> None:
+        """The session broke; the next one is on its way, unless nothing can help the error."""
+
+    def quiet(self) -> bool:
+        """Whether the session could be replaced without anybody noticing."""
+
+
+class Keeper:
+    """`await open()`, then everything goes to the `Talk`, until `close()`."""
+
+    def __init__(self, name: str, talk: Talk) -> None:
+        self._name = name
+        self._talk = talk
+        self._link: Link | None = None
+        self._spare: Link | None = None
+        self._ends: float | None = None
+        self._dialled = 0.0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._malformed = False
+        self._wanted = asyncio.Event()
+
+    async def open(self) -> None:
+        """The first session; raises `ProviderError`."""
+        await self._use(*await self._talk.dial())
+        self._spawn(self._run())
+
+    def hurry(self) -> None:
+        """Somebody waits for the connection."""
+        self._wanted.set()
+
+    async def close(self) -> None:
+        """End it."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for link in (self._link, self._spare):
+            if link is not None:
+                await link.close()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _use(self, link: Link, ends: float | None) -> None:
+        self._link, self._ends, self._dialled = link, ends, time.time()
+        self._malformed = False
+        self._talk.opened(link)
+
+    async def _run(self) -> None:
+        backoff = Backoff()
+        while True:
+            assert self._link is not None
+            renewal = self._spawn(self._renew())
+            error = await self._serve(self._link)
+            renewal.cancel()
+            await asyncio.gather(renewal, return_exceptions=True)
+            link, self._link = self._link, None
+            assert link is not None
+            if error is not None:
+                self._talk.lost(error)
+                if not error.retried and error.kind != "malformed":
+                    await link.close()
+                    return
+            spare, self._spare = self._spare, None
+            closing = self._spawn(link.close())
+            if spare is not None:
+                await self._use(spare, self._ends)
+            elif not await self._again(backoff, error):
+                return
+            await closing
+            backoff.reset()
+
+    async def _serve(self, link: Link) -> ProviderError | None:
+        """Hand out events until the connection breaks; None when it was replaced."""
+        try:
+            async for event in link.events():
+                try:
+                    if isinstance(event, ProviderError):
+                        raise event
+                    self._talk.received(event)
+                except ProviderError as error:
+                    if error.kind != "malformed":
+                        return error
+                    self._report(error)
+        except ProviderError as error:
+            return None if self._spare is not None else error
+        return None
+
+    def _report(self, error: ProviderError) -> None:
+        """Once for each connection: what cannot be understood is passed over."""
+        if not self._malformed:
+            self._malformed = True
+            log.warning("%s", error.line(self._name))
+
+    async def _again(self, backoff: Backoff, error: ProviderError | None) -> bool:
+        while True:
+            wait = backoff.next(error)
+            self._wanted.clear()
+            if error is not None and error.retry_after_s is not None:
+                await asyncio.sleep(wait)
+            else:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(wait):
+                        await self._wanted.wait()
+            try:
+                await self._use(*await self._talk.dial())
+            except ProviderError as failed:
+                log.warning("%s", failed.line(self._name))
+                error = failed
+                if not failed.retried:
+                    self._talk.lost(failed)
+                    return False
+                continue
+            log.info("%s: connected again", self._name)
+            return True
+
+    async def _renew(self) -> None:
+        """Shortly before the session ends, have the next one ready, and change over when nothing is going on."""
+        if self._ends is None or self._ends <= self._dialled:  # a clock that is wrong would renew without end
+            return
+        life = self._ends - self._dialled
+        await asyncio.sleep(max(0.0, life - min(_AHEAD_S, life / 10)))
+        try:
+            spare, ends = await self._talk.dial()
+        except ProviderError as error:
+            log.warning("%s", error.line(self._name))
+            return  # the old one is used to its end
+        self._spare = spare
+        while not self._talk.quiet():  # noqa: ASYNC110  (neither side tells when it rests)
+            await asyncio.sleep(_LOOK_S)
+        self._ends = ends
+        link = self._link
+        assert link is not None
+        self._spawn(link.close())

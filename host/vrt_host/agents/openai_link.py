@@ -1,0 +1,156 @@
+"""A WebSocket to a server of OpenAI's, with JSON objects both ways.
+
+The SDK could carry it, but the SDK's realtime part wants an older `websockets` than the host's own server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, WebSocketException
+
+from vrt_host.agents.openai_errors import from_close, from_connect
+from vrt_host.agents.provider import ProviderError
+
+_MESSAGE_BYTES = 1 << 24
+_CLOSE_S = 2.0
+_BREATH = 32
+"""Messages that are taken in a row before others may run."""
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+_silent = logging.getLogger(__name__ + ".socket")
+_silent.setLevel(logging.WARNING)  # at DEBUG it writes the headers, and the key with them
+
+
+class _Connect(connect):
+    """Follows no redirects: not every header that holds a key would be left out."""
+
+    def process_redirect(self, exc: Exception) -> Exception | str:
+        return exc
+
+
+def loopback(base_url: str) -> bool:
+    """Whether the address is this computer."""
+    return (urlsplit(base_url).hostname or "") in _LOOPBACK
+
+
+def checked_url(base_url: str, insecure: bool) -> str:
+    """The base URL itself; `ValueError` for one that is none, that shows a secret, or that would send one in clear text."""
+    parts = urlsplit(base_url)
+    if parts.scheme not in ("https", "wss", "http", "ws") or not parts.hostname:
+        raise ValueError("it has to be like https://api.openai.com/v1")
+    if parts.username or parts.password:
+        raise ValueError("a key does not belong there")
+    if parts.scheme in ("http", "ws") and not insecure and not loopback(base_url):
+        raise ValueError(
+            "without TLS everybody on the way can read the key: use https, or set insecure = true"
+        )
+    return base_url
+
+
+def address(base_url: str, path: str, query: str = "") -> str:
+    """The WebSocket's address below a base URL, whose own query is kept."""
+    parts = urlsplit(base_url)
+    scheme = "wss" if parts.scheme in ("https", "wss") else "ws"
+    if not parts.path.rstrip("/").endswith(path):
+        parts = parts._replace(path=parts.path.rstrip("/") + path)
+    return urlunsplit((scheme, parts.netloc, parts.path, "&".join(filter(None, (parts.query, query))), ""))
+
+
+def headers(base_url: str, key: str, header: str) -> dict[str, str]:
+    """What proves who we are; `header` is `bearer`, `api-key`, or `auto`: what that host wants."""
+    if not key:
+        return {}
+    if header == "auto":
+        header = "api-key" if (urlsplit(base_url).hostname or "").endswith(".azure.com") else "bearer"
+    return {"api-key": key} if header == "api-key" else {"Authorization": f"Bearer {key}"}
+
+
+class Link:
+    """An open connection. `send` and `send_audio` only queue; control goes out before audio, and old audio is dropped."""
+
+    def __init__(self, socket: ClientConnection, append: str, audio_frames: int = 500) -> None:
+        """`append` is the type of the message that carries audio; `audio_frames` may wait."""
+        self._socket = socket
+        self._append = append
+        self._control: deque[Mapping[str, Any]] = deque()
+        self._audio: deque[bytes] = deque(maxlen=audio_frames)
+        self._news = asyncio.Event()
+        self._writer = asyncio.create_task(self._write())
+
+    @classmethod
+    async def open(cls, url: str, head: Mapping[str, str], append: str, timeout_s: float) -> Link:
+        """Connect; raises `ProviderError`."""
+        try:
+            socket = await _Connect(
+                url,
+                additional_headers=head,
+                open_timeout=timeout_s,
+                close_timeout=_CLOSE_S,
+                max_size=_MESSAGE_BYTES,
+                logger=_silent,
+            )
+        except (OSError, WebSocketException, ValueError, EOFError) as error:
+            raise from_connect(error, timeout_s) from None
+        return cls(socket, append)
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Queue a message."""
+        self._control.append(message)
+        self._news.set()
+
+    def send_audio(self, payload: bytes) -> None:
+        """Queue a piece of the user's audio."""
+        self._audio.append(payload)
+        self._news.set()
+
+    async def events(self) -> AsyncIterator[Mapping[str, Any] | ProviderError]:
+        """Each message, or a `ProviderError` in its place if it is no JSON object; raises one when the connection has ended."""
+        count = 0
+        try:
+            while True:
+                yield _parsed(await self._socket.recv())
+                count += 1
+                if count % _BREATH == 0:
+                    await asyncio.sleep(0)
+        except ConnectionClosed as error:
+            raise from_close(error) from None
+
+    async def close(self) -> None:
+        """Close it."""
+        self._writer.cancel()
+        await asyncio.gather(self._writer, return_exceptions=True)
+        await self._socket.close()
+
+    async def _write(self) -> None:
+        try:
+            while True:
+                await self._news.wait()
+                self._news.clear()
+                while self._control or self._audio:
+                    if self._control:
+                        message = self._control.popleft()
+                    else:
+                        audio = base64.b64encode(self._audio.popleft()).decode("ascii")
+                        message = {"type": self._append, "audio": audio}
+                    await self._socket.send(json.dumps(message, ensure_ascii=False, separators=(",", ":")))
+        except ConnectionClosed:
+            pass  # `events` tells
+
+
+def _parsed(data: str | bytes) -> Mapping[str, Any] | ProviderError:
+    try:
+        message = json.loads(data)
+    except (ValueError, RecursionError):
+        return ProviderError("malformed", "an event that is not JSON")
+    if not isinstance(message, dict) or not isinstance(message.get("type"), str):
+        return ProviderError("malformed", "an event without a type")
+    return message

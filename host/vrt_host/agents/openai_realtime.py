@@ -1,0 +1,341 @@
+"""OpenAI Realtime, and every server of its dialect (Azure, xAI), as an agent. See `docs/agents/openai.md`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Literal
+from urllib.parse import quote
+
+from pydantic import Field, SecretStr, ValidationInfo, field_validator
+
+from vrt_host.agents.base import (
+    PCM16_24K,
+    PCMU,
+    Abilities,
+    Agent,
+    AgentEvent,
+    Format,
+    Heard,
+    Json,
+    Port,
+    SessionInfo,
+    ToolResult,
+)
+from vrt_host.agents.openai_errors import from_error
+from vrt_host.agents.openai_history import DATA_RULE, ToolNames
+from vrt_host.agents.openai_keeper import Keeper
+from vrt_host.agents.openai_link import Link, address, checked_url, headers, loopback
+from vrt_host.agents.openai_pump import Pump
+from vrt_host.agents.openai_session import Dialogue
+from vrt_host.agents.options import Options as BaseOptions
+from vrt_host.agents.options import shown
+from vrt_host.agents.provider import ProviderError
+from vrt_host.errors import AgentStartError
+
+log = logging.getLogger(__name__)
+
+_APPEND = "input_audio_buffer.append"
+_PENT_UP_S = 300
+"""Seconds of an answer that may wait here; a model that says more is cut off."""
+_RING_FRAMES = 500
+"""Frames of the user's audio that are kept while there is no server, or while it has not answered them (10 s)."""
+_BEFORE_FRAMES = 25
+"""Frames that are kept before speech begins: the server tells of it late."""
+_STALL_S = 0.6
+"""No audio for so long: the microphone was switched off, which the server's ear has to be told by silence."""
+_SILENCE_S = 0.1
+_SILENCES = 100
+INSTRUCTIONS = (
+    "You are the voice of a small device. Answer in one or two short spoken sentences. Use its tools when they are asked "
+    "for, never pretend to have used one, and say what a tool's result tells, also when it failed."
+)
+
+
+class Options(BaseOptions):
+    """See the table in `docs/agents/openai.md`."""
+
+    secrets: ClassVar[Mapping[str, tuple[str, ...]]] = {"api_key": ("OPENAI_API_KEY",)}
+
+    base_url: str = "https://api.openai.com/v1"
+    insecure: bool = False
+    api_key: SecretStr | None = Field(default=None, validate_default=True)
+    key_header: Literal["auto", "bearer", "api-key"] = "auto"
+    dialect: Literal["auto", "openai", "xai"] = "auto"
+    model: str = Field(default="gpt-realtime-2.1", min_length=1)
+    instructions: str = INSTRUCTIONS
+    voice: str | None = None
+    speed: float | None = Field(default=None, ge=0.25, le=1.5)
+    output: Literal["audio", "text"] = "audio"
+    turn_detection: Literal["server_vad", "semantic_vad"] = "server_vad"
+    threshold: float | None = Field(default=None, ge=0, le=1)
+    prefix_padding_ms: int | None = Field(default=None, ge=0)
+    silence_duration_ms: int = Field(default=500, ge=100, le=5000)
+    eagerness: Literal["low", "medium", "high", "auto"] = "auto"
+    noise_reduction: Literal["near_field", "far_field"] | None = None
+    transcription: str | None = "gpt-realtime-whisper"
+    language: str | None = None
+    max_output_tokens: int | None = Field(default=None, ge=1, le=4096)
+    timeout_s: float = Field(default=10.0, gt=0, le=60)
+
+    @field_validator("base_url")
+    @classmethod
+    def _check_url(cls, value: str, info: ValidationInfo) -> str:
+        return checked_url(value, True)
+
+    @field_validator("api_key")
+    @classmethod
+    def _check_key(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+        url = info.data.get("base_url")
+        if url is not None:
+            checked_url(url, bool(info.data.get("insecure")))
+            if value is None and not loopback(url):
+                raise ValueError(
+                    "it is missing; set OPENAI_API_KEY, or name a file that holds it by api_key_file"
+                )
+        return value
+
+
+class OpenAIAgent(Agent):
+    """One session of a device, over as many sessions of the server as it takes."""
+
+    name: ClassVar[str] = "openai"
+    abilities: ClassVar[Abilities] = Abilities(
+        interruption="truncate", inputs=(PCMU, PCM16_24K), outputs=(PCMU, PCM16_24K)
+    )
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._key = shown(options.api_key)
+        self._keeper = Keeper(self.name, self)
+        self._link: Link | None = None
+        self._ring: deque[bytes] = deque(maxlen=_RING_FRAMES)
+        self._dropped = False
+        self._transcribed = False
+        self._heard_at = 0.0
+        self._silences = 0
+        self._timers: set[asyncio.TimerHandle] = set()
+        self._watching = False
+        self._pump: Pump | None = None
+
+    async def start(self, session: SessionInfo, port: Port) -> None:
+        """Connect, and agree on the session."""
+        self._loop = asyncio.get_running_loop()
+        self._port = port
+        self._session = session
+        self._tools = ToolNames(session.tools)
+        self._dialogue = Dialogue(self._emit, self._tools, session.output, later=self._later, told=self._tell)
+        limit = _PENT_UP_S * session.output.bytes_per_second
+        self._pump = Pump(port, limit, self._dialogue.cut)
+        self._dialogue.context(session.context)
+        try:
+            await self._keeper.open()
+        except ProviderError as error:
+            line = error.line(self.name, [self._key])
+            log.warning("%s", line)
+            raise AgentStartError(line) from None
+
+    def _emit(self, event: AgentEvent) -> None:
+        assert self._pump is not None
+        self._pump.emit(event)
+
+    def _tell(self, error: ProviderError, turn: str | None) -> None:
+        log.warning("%s", error.line(self.name, [self._key]))
+        self._emit(error.event(self.name, turn, [self._key]))
+
+    def _later(self, seconds: float, work: Callable[[], None]) -> None:
+        handle: asyncio.TimerHandle
+
+        def run() -> None:
+            self._timers.discard(handle)
+            work()
+
+        handle = self._loop.call_later(seconds, run)
+        self._timers.add(handle)
+
+    # --- the user
+
+    def user_text(self, text: str) -> None:
+        """The user typed."""
+        self._keeper.hurry()
+        self._dialogue.user_text(text)
+
+    def user_audio(self, payload: bytes) -> None:
+        """To the server; kept while there is none."""
+        if self._link is not None:
+            self._link.send_audio(payload)
+            self._ring.append(payload)
+            while len(self._ring) > _BEFORE_FRAMES and not self._dialogue.unheard:
+                self._ring.popleft()
+        else:
+            if len(self._ring) == _RING_FRAMES and not self._dropped:
+                self._dropped = True
+                log.warning("%s: there is no server to listen: the user's oldest audio is dropped", self.name)
+            self._ring.append(payload)
+        self._heard_at = self._loop.time()
+        self._silences = 0
+        if not self._watching:
+            self._watching = True
+            self._later(_STALL_S, self._watch)
+
+    def _watch(self) -> None:
+        """When the user's audio has stopped: silence, until the server has heard that the user is silent."""
+        left = self._heard_at + _STALL_S - self._loop.time()
+        if left > 0 and not self._silences:
+            self._later(left, self._watch)
+            return
+        seconds = _SILENCE_S if self._silences else self._options.silence_duration_ms / 1000 + 0.3
+        if self._link is not None:
+            self._link.send_audio(silence(self._session.input, seconds))
+        self._silences += 1
+        self._watching = self._silences < _SILENCES and (self._silences == 1 or self._dialogue.speaking)
+        if self._watching:
+            self._later(_SILENCE_S, self._watch)
+
+    def interrupted(self, turn: str, heard: Sequence[Heard]) -> None:
+        """Cut the model off where the user heard it last."""
+        if self._pump is not None:
+            self._pump.forget(turn)
+        self._dialogue.interrupted(turn, heard)
+
+    def tool_result(self, turn: str, result: ToolResult) -> None:
+        """To the model."""
+        self._dialogue.tool_result(turn, result)
+
+    def context(self, value: Json) -> None:
+        """To the model, as data."""
+        self._dialogue.context(value)
+
+    async def close(self) -> None:
+        """Hang up."""
+        for handle in self._timers:
+            handle.cancel()
+        await self._keeper.close()
+        if self._pump is not None:
+            await self._pump.close()
+
+    # --- the server (`Talk`)
+
+    async def dial(self) -> tuple[Link, float | None]:
+        """Connect and agree on the session."""
+        options = self._options
+        url = address(options.base_url, "/realtime", f"model={quote(options.model, safe='')}")
+        head = headers(options.base_url, self._key, options.key_header)
+        link = await Link.open(url, head, _APPEND, options.timeout_s)
+        try:
+            async with asyncio.timeout(options.timeout_s):
+                return link, await self._agree(link)
+        except BaseException as error:
+            await link.close()
+            if isinstance(error, TimeoutError):
+                raise ProviderError("version", "the server opened no session") from None
+            raise
+
+    async def _agree(self, link: Link) -> float | None:
+        async for event in link.events():
+            if isinstance(event, ProviderError):
+                raise event
+            kind, session = event["type"], event.get("session")
+            if kind == "error":
+                raise from_error(event.get("error"))
+            if kind == "session.created" and isinstance(session, Mapping):
+                if "input_audio_format" in session and "audio" not in session:
+                    raise ProviderError("version", "the server speaks the beta of the Realtime protocol")
+                flat = self._options.dialect == "xai"
+                flat = flat or (self._options.dialect == "auto" and session.get("type") != "realtime")
+                link.send({"type": "session.update", "session": self._request(flat)})
+            elif kind == "session.updated" and isinstance(session, Mapping):
+                self._check(session)
+                expires = session.get("expires_at")
+                return float(expires) if isinstance(expires, int | float) and expires > 0 else None
+        raise ProviderError("version", "the server opened no session")
+
+    def _request(self, flat: bool) -> dict[str, Any]:
+        """The session that we want; `flat`: with the turn detection and the voice where xAI has them."""
+        options = self._options
+        detection: dict[str, Any] = {"type": options.turn_detection}
+        if options.turn_detection == "semantic_vad":
+            detection["eagerness"] = options.eagerness
+        else:
+            detection["silence_duration_ms"] = options.silence_duration_ms
+            if options.threshold is not None:
+                detection["threshold"] = options.threshold
+            if options.prefix_padding_ms is not None:
+                detection["prefix_padding_ms"] = options.prefix_padding_ms
+        detection |= {"create_response": True, "interrupt_response": True}
+        input_: dict[str, Any] = {"format": wire_format(self._session.input)}
+        output: dict[str, Any] = {"format": wire_format(self._session.output)}
+        if options.transcription is not None:
+            input_["transcription"] = {"model": options.transcription}
+            if options.language is not None:
+                input_["transcription"]["language"] = options.language
+        if options.noise_reduction is not None:
+            input_["noise_reduction"] = {"type": options.noise_reduction}
+        if options.speed is not None:
+            output["speed"] = options.speed
+        session: dict[str, Any] = {"instructions": f"{options.instructions}\n\n{DATA_RULE}"}
+        if flat:
+            session["turn_detection"] = detection
+        else:
+            session |= {"type": "realtime", "output_modalities": [options.output]}
+            input_["turn_detection"] = detection
+        if options.voice is not None:
+            (session if flat else output)["voice"] = options.voice
+        if options.max_output_tokens is not None:
+            session["max_output_tokens"] = options.max_output_tokens
+        session |= {"audio": {"input": input_, "output": output}, "tools": self._tools.declarations()}
+        return session
+
+    def _check(self, session: Mapping[str, Any]) -> None:
+        """The server has to have agreed to the formats: it would be noise otherwise."""
+        audio = session.get("audio")
+        audio = audio if isinstance(audio, Mapping) else {}
+        for way, wanted in (("input", self._session.input), ("output", self._session.output)):
+            got = (audio.get(way) or {}).get("format") or {}
+            if isinstance(got, Mapping) and got.get("type") not in (None, wire_format(wanted)["type"]):
+                raise ProviderError(
+                    "format", f"the server takes {got.get('type')} for its {way}, not {wanted.encoding}"
+                )
+        self._transcribed = bool((audio.get("input") or {}).get("transcription"))
+
+    def opened(self, link: Link) -> None:
+        """Tell the new session what was said, and go on."""
+        self._link = link
+        self._dropped = False
+        self._dialogue.ready(link.send, transcribed=self._transcribed)
+        for payload in self._ring:
+            link.send_audio(payload)
+        self._ring.clear()
+
+    def received(self, event: Mapping[str, Any]) -> None:
+        """An event of the server."""
+        if event["type"] == "error" and isinstance(error := event.get("error"), Mapping):
+            fault = from_error(error)
+            if not fault.passing or error.get("code") == "session_expired":
+                raise fault
+        self._dialogue.feed(event)
+
+    def lost(self, error: ProviderError) -> None:
+        """Say so; what the user said last is kept for the next session, if this one had not understood it."""
+        self._link = None
+        if not self._dialogue.lost(error):
+            self._ring.clear()
+
+    def quiet(self) -> bool:
+        """Whether neither is saying anything."""
+        return self._port.idle() and self._dialogue.resting
+
+
+def wire_format(format_: Format) -> dict[str, Any]:
+    """A format as the protocol writes it."""
+    if format_.encoding == "pcmu":
+        return {"type": "audio/pcmu"}
+    return {"type": "audio/pcm", "rate": format_.sample_rate}
+
+
+def silence(format_: Format, seconds: float) -> bytes:
+    """So much silence."""
+    sample = b"\xff" if format_.encoding == "pcmu" else b"\0\0"
+    return sample * round(format_.sample_rate * seconds)

@@ -1,0 +1,497 @@
+"""A conversation with a Realtime model (OpenAI, GA shapes, and servers of its dialect), without a socket and without a clock.
+
+The agent feeds it what the server sends and what the user does; it calls `emit` with events for the turn manager, and
+`send` with messages for the server. It outlives connections: `lost` takes the server away, `ready` brings a new one.
+
+Of turns the newest alone is alive. What the server still says of an older one is told apart by the id of its response.
+A server has one response at a time, so a wanted one waits until the one before is done.
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from vrt_host.agents.base import (
+    AgentEvent,
+    Audio,
+    AudioBegin,
+    AudioEnd,
+    Call,
+    CallBegin,
+    CallDelta,
+    Format,
+    Heard,
+    Json,
+    Text,
+    ToolResult,
+    Transcript,
+    TurnBegin,
+    TurnEnd,
+    TurnState,
+)
+from vrt_host.agents.openai_errors import from_error
+from vrt_host.agents.openai_history import (
+    Called,
+    History,
+    Said,
+    ToolNames,
+    data_message,
+    heard_part,
+    items,
+    outcome,
+)
+from vrt_host.agents.openai_responses import Item, Message, ModelCall, Response, Responses, Turn, prune
+from vrt_host.agents.openai_utterances import Utterances
+from vrt_host.agents.provider import ProviderError
+
+log = logging.getLogger(__name__)
+
+_STALE_S = 15.0
+"""An answer that is lost with the connection is not given so late."""
+_TRANSCRIPT_S = 3.0
+"""How long the end of a turn waits for the text of what the user said."""
+_OLD_NAMES = {
+    "response.audio.delta": "response.output_audio.delta",
+    "response.audio.done": "response.output_audio.done",
+    "response.audio_transcript.delta": "response.output_audio_transcript.delta",
+    "response.audio_transcript.done": "response.output_audio_transcript.done",
+    "response.text.delta": "response.output_text.delta",
+    "response.text.done": "response.output_text.done",
+}
+"""Names that servers of the dialect still use for what is the same otherwise."""
+_HARMLESS = ("response_cancel_not_active", "input_audio_buffer_commit_empty")
+"""The server was quicker, or there was nothing to do."""
+
+
+class Dialogue:
+    """See the module. Raises `ProviderError` of kind `malformed` from `feed`, and nothing else."""
+
+    def __init__(
+        self,
+        emit: Callable[[AgentEvent], None],
+        tools: ToolNames,
+        output: Format,
+        *,
+        later: Callable[[float, Callable[[], None]], object],
+        told: Callable[[ProviderError, str | None], None],
+    ) -> None:
+        """`later(seconds, work)` runs work; `told(error, turn)` reports what the provider said."""
+        self._emit = emit
+        self._tools = tools
+        self._rate = output.bytes_per_second
+        self._later = later
+        self._told = told
+        self._keys = itertools.count(1)
+        self._session = 0
+        self._history = History()
+        self._context: Json = None
+        self._context_item: str | None = None
+        self._turns: OrderedDict[str, Turn] = OrderedDict()
+        self._turn: Turn | None = None
+        """The newest."""
+        self._responses = Responses()
+        self._utterances = Utterances(emit, self._history, self._heard_out)
+        self._names: OrderedDict[str, tuple[str, str]] = OrderedDict()
+        """Call item -> call id and the model's name for the tool."""
+        self._again: Turn | None = None
+        """A turn that got no answer because the connection was lost."""
+        self.speaking = False
+        """Whether the server hears the user speak."""
+        self._handlers: dict[str, Callable[[Mapping[str, Any]], None]] = {
+            "input_audio_buffer.speech_started": self._on_speech_started,
+            "input_audio_buffer.speech_stopped": self._on_speech_stopped,
+            "input_audio_buffer.committed": self._on_committed,
+            "conversation.item.input_audio_transcription.delta": self._utterances.on_delta,
+            "conversation.item.input_audio_transcription.completed": self._utterances.on_completed,
+            "conversation.item.input_audio_transcription.failed": self._utterances.on_failed,
+            "response.created": self._on_created,
+            "response.output_item.added": self._on_item_added,
+            "response.output_item.done": self._on_item_done,
+            "response.content_part.added": self._on_part_added,
+            "response.output_audio.delta": self._on_audio,
+            "response.output_audio.done": self._on_audio_done,
+            "response.output_audio_transcript.delta": self._on_said,
+            "response.output_audio_transcript.done": self._on_said_all,
+            "response.output_text.delta": self._on_text,
+            "response.output_text.done": self._on_text_done,
+            "response.function_call_arguments.delta": self._on_arguments,
+            "response.function_call_arguments.done": self._on_arguments_done,
+            "response.done": self._on_done,
+            "error": self._on_error,
+        }
+
+    # --- what the agent tells
+
+    @property
+    def unheard(self) -> bool:
+        """Whether the user's last words are nowhere but in the server: it has neither answered them nor told their text."""
+        turn = self._turn
+        if self.speaking or turn is None or turn.dead or turn.answered:
+            return self.speaking
+        return turn.hearing or (turn.user is not None and not turn.user.text)
+
+    @property
+    def resting(self) -> bool:
+        """Whether nothing is going on with the server."""
+        return not self.speaking and self._responses.resting
+
+    def ready(self, send: Callable[[Message], None], *, transcribed: bool) -> None:
+        """A session of the server has begun: tell it what was said, and go on."""
+        self._session += 1
+        self._responses.begin(send)
+        self._utterances.transcribed = transcribed
+        self._context_item = None
+        self._put_context()
+        for entry in self._history:
+            for item in items(entry):
+                send({"type": "conversation.item.create", "item": item})
+        again, self._again = self._again, None
+        if again is not None and again is self._turn:
+            self._responses.want(self._begin("thinking"))
+        elif self._turn is not None:
+            self._go_on(self._turn)
+        self._responses.ask()
+
+    def lost(self, error: ProviderError) -> bool:
+        """The server is gone. Returns whether what the user said last has to be said to the next one again."""
+        unheard, turn = self.unheard, self._turn
+        self._responses.begin(None)
+        self.speaking = False
+        if turn is None or turn.dead or turn.ended:
+            self._told(error, None)
+        elif self._responses.due is turn or turn.owes:
+            self._told(error, None)  # the next session is asked, with the results of what runs meanwhile
+        else:
+            if not turn.answered and not unheard and (turn.user is not None or turn.calls):
+                self._again = turn
+                self._later(_STALE_S, lambda: self._forget(turn))
+            turn.die()
+            self._told(error, turn.key)
+        return unheard
+
+    def _forget(self, turn: Turn) -> None:
+        if self._again is turn:
+            self._again = None
+
+    def user_text(self, text: str) -> None:
+        """The user typed."""
+        turn = self._begin("thinking")
+        turn.user = Said("user", text)
+        self._history.add(turn.user)
+        self._put(items(turn.user))
+        self._responses.want(turn)
+
+    def context(self, value: Json) -> None:
+        """The application's data, in place of what it was before."""
+        self._context = value
+        self._put_context()
+
+    def interrupted(self, key: str, heard: Sequence[Heard]) -> None:
+        """A turn is dead, and so much of it was heard."""
+        turn = self._turns.get(key)
+        if turn is None:
+            return
+        turn.die()
+        responses = self._responses
+        if responses.due is turn:
+            responses.due = None
+        if responses.active is not None and responses.active.turn is turn:
+            responses.cancel()
+        played = {one.item: one.played_ms for one in heard}
+        for item in turn.items.values():
+            self._truncate(item, played.get(item.id, 0))
+        if (
+            turn.timed_out and self._turn is turn
+        ):  # the turn was closed with it, and the user still waits for a word
+            responses.want(self._begin("thinking"))
+
+    def tool_result(self, key: str, result: ToolResult) -> None:
+        """A call is settled."""
+        turn = self._turns.get(key)
+        call = turn.calls.get(result.call) if turn is not None else None
+        if turn is None or call is None or call.done:
+            return
+        call.done = True
+        entry = Called(call.id, call.name, call.arguments, outcome(result))
+        self._history.add(entry)
+        made = items(entry)
+        self._put(made[1:] if call.session == self._session else made)
+        if result.code == "TIMEOUT":
+            turn.timed_out = True
+        if result.code != "INTERRUPTED":
+            self._go_on(turn)
+
+    def cut(self, key: str) -> None:
+        """A turn says more than anybody wants to hear: no more of it."""
+        active = self._responses.active
+        if active is not None and active.turn.key == key and not active.cancelled:
+            log.warning("the model does not stop to speak; it was cut off")
+            self._responses.cancel()
+
+    # --- the server's events
+
+    def feed(self, event: Mapping[str, Any]) -> None:
+        """One event of the server."""
+        type_ = event["type"]
+        handler = self._handlers.get(_OLD_NAMES.get(type_, type_))
+        if handler is None:
+            log.debug("an event %.60s was ignored", type_)
+            return
+        try:
+            handler(event)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            said = f"an event {type_[:60]} that is not as documented ({type(error).__name__}: {error})"
+            raise ProviderError("malformed", said) from None
+
+    def _on_speech_started(self, event: Mapping[str, Any]) -> None:
+        self.speaking = True
+        if self._responses.active is not None:
+            self._responses.active.cancelled = True  # by the server, which was told to
+        turn = self._begin("listening")
+        turn.listening = True
+        self._utterances.begin(turn, event.get("item_id"))
+
+    def _on_speech_stopped(self, event: Mapping[str, Any]) -> None:
+        self.speaking = False
+        turn = self._utterances.turn(event.get("item_id")) or self._turn
+        if turn is not None and turn.listening:
+            turn.listening = False
+            if not turn.dead:
+                self._emit(TurnState(turn.key, "thinking"))
+
+    def _on_committed(self, event: Mapping[str, Any]) -> None:
+        item = str(event["item_id"])
+        self._on_speech_stopped(event)
+        turn = self._turn
+        if (
+            self._utterances.turn(item) is None
+            and turn is not None
+            and not turn.answered
+            and turn.user is None
+        ):
+            self._utterances.begin(turn, item)
+        self._utterances.complete(item)
+
+    def _heard_out(self, turn: Turn) -> None:
+        turn.hearing = False
+        if turn.ended and not turn.dead:
+            self._emit(TurnEnd(turn.key))
+
+    def _on_created(self, event: Mapping[str, Any]) -> None:
+        self._responses.created(event["response"], self._turns, self._adopt)
+
+    def _adopt(self) -> Turn:
+        """The turn of a response that the server began by itself."""
+        last = self._turn
+        if last is not None and not last.ended and not last.dead:
+            return last
+        if last is not None and last.dead and not last.spoken_on and not last.answered:
+            return last  # interrupted before its answer began: that is not wanted any more
+        turn = self._begin("thinking")
+        if last is not None and last.spoken_on:
+            self._utterances.move(last, turn)
+        return turn
+
+    def _on_item_added(self, event: Mapping[str, Any]) -> None:
+        response, item = self._responses.of(event), event["item"]
+        if item.get("type") == "function_call" and response is not None:
+            call, name = str(item.get("call_id") or item["id"]), str(item["name"])
+            self._names[str(item["id"])] = call, name
+            prune(self._names)
+            response.turn.answered = True
+            self._emit(CallBegin(response.turn.key, call, self._tools.of_device(name)))
+
+    def _on_arguments(self, event: Mapping[str, Any]) -> None:
+        response = self._responses.of(event)
+        if response is not None and not response.dead:
+            call = event.get("call_id") or self._names.get(event["item_id"], ("", ""))[0]
+            self._emit(CallDelta(response.turn.key, str(call), str(event["delta"])))
+
+    def _on_arguments_done(self, event: Mapping[str, Any]) -> None:
+        call, name = self._names.get(event["item_id"], (event["item_id"], ""))
+        call, name = str(event.get("call_id") or call), str(event.get("name") or name)
+        self._call(self._responses.of(event), call, name, event["arguments"])
+
+    def _call(self, response: Response | None, call: str, name: str, arguments: object) -> None:
+        if not isinstance(arguments, str) or not name:
+            raise ValueError("a call without a name or arguments")
+        if response is not None and call not in response.turn.calls:
+            turn = response.turn
+            turn.answered = turn.owes = True
+            turn.calls[call] = ModelCall(call, name, arguments, self._session)
+            # That of a dead turn is answered too: the model's conversation must not have a call without a result.
+            self._emit(Call(turn.key, call, self._tools.of_device(name), arguments))
+
+    def _on_item_done(self, event: Mapping[str, Any]) -> None:
+        response, item = self._responses.of(event), event["item"]
+        if item.get("type") == "function_call":
+            self._call_item(response, item)
+        elif response is not None and (found := response.turn.items.get(str(item.get("id")))) is not None:
+            self._end_item(response.turn, found)
+
+    def _call_item(self, response: Response | None, item: Mapping[str, Any]) -> None:
+        if item.get("status") in (None, "completed"):
+            self._call(response, str(item.get("call_id") or item["id"]), str(item["name"]), item["arguments"])
+
+    def _on_part_added(self, event: Mapping[str, Any]) -> None:
+        if event["part"].get("type") in ("audio", "output_audio"):
+            self._item(event)
+
+    def _item(self, event: Mapping[str, Any]) -> tuple[Turn, Item] | None:
+        """The audio item of an event, None if nobody wants to hear it any more."""
+        response = self._responses.of(event)
+        if response is None or response.dead:
+            return None
+        turn, id_ = response.turn, str(event["item_id"])
+        item = turn.items.get(id_)
+        if item is None:
+            turn.answered = True
+            said = Said("assistant")
+            self._history.add(said)
+            item = turn.items[id_] = Item(id_, int(event.get("content_index") or 0), self._session, said)
+            self._emit(AudioBegin(turn.key, id_))
+        return turn, item
+
+    def _on_audio(self, event: Mapping[str, Any]) -> None:
+        if (found := self._item(event)) is not None:
+            turn, item = found
+            payload = base64.b64decode(event["delta"], validate=True)
+            item.produced += len(payload)
+            if payload:
+                self._emit(Audio(turn.key, item.id, payload))
+
+    def _on_audio_done(self, event: Mapping[str, Any]) -> None:
+        if (found := self._item(event)) is not None:
+            self._end_item(*found)
+
+    def _end_item(self, turn: Turn, item: Item) -> None:
+        if not item.ended:
+            item.ended = True
+            self._emit(AudioEnd(turn.key, item.id))
+
+    def _on_said(self, event: Mapping[str, Any]) -> None:
+        if (found := self._item(event)) is not None:
+            turn, item = found
+            item.said.text += event["delta"]
+            item.shown = len(item.said.text)
+            self._emit(Transcript(turn.key, "agent", event["delta"], final=False, item=item.id))
+
+    def _on_said_all(self, event: Mapping[str, Any]) -> None:
+        if (found := self._item(event)) is not None:
+            turn, item = found
+            item.said.text = str(event["transcript"])
+            rest = item.said.text[item.shown :]
+            item.shown += len(rest)
+            self._emit(Transcript(turn.key, "agent", rest, final=True, item=item.id))
+
+    def _on_text(self, event: Mapping[str, Any]) -> None:
+        response = self._responses.of(event)
+        if response is not None and not response.dead:
+            response.turn.answered = True
+            self._emit(Text(response.turn.key, str(event["delta"])))
+
+    def _on_text_done(self, event: Mapping[str, Any]) -> None:
+        response = self._responses.of(event)
+        if response is not None and not response.dead:
+            self._history.add(Said("assistant", str(event["text"])))
+            self._emit(Text(response.turn.key, "", final=True))
+
+    def _on_done(self, event: Mapping[str, Any]) -> None:
+        said = event["response"]
+        response = self._responses.done(said)
+        if response is not None:
+            self._close(response, said)
+        self._responses.ask()
+
+    def _close(self, response: Response, said: Mapping[str, Any]) -> None:
+        turn, status, details = response.turn, said.get("status"), said.get("status_details")
+        details = details if isinstance(details, Mapping) else {}
+        for item in turn.items.values():
+            self._end_item(turn, item)
+        if status == "failed" and not turn.dead:
+            turn.die()
+            self._told(from_error(details.get("error") or "the response failed"), turn.key)
+            return
+        if status == "incomplete":
+            log.warning("the answer is incomplete: %s", details.get("reason"))
+        for output in said.get("output") or ():
+            if output.get("type") == "function_call":
+                self._call_item(response, output)
+        if turn.owes:
+            self._go_on(turn)
+        elif not turn.dead and not turn.ended:
+            self._end(turn)
+
+    def _on_error(self, event: Mapping[str, Any]) -> None:
+        error = event.get("error")
+        error = error if isinstance(error, Mapping) else {"message": error or event.get("message")}
+        about, code = str(error.get("event_id") or ""), error.get("code")
+        turn = self._responses.refused(about, code)
+        if turn is not None and not turn.dead:
+            turn.die()
+            self._told(from_error(error), turn.key)
+        elif turn is not None or code in _HARMLESS or about.startswith("mend-"):
+            log.debug("an error that does no harm: %.200s", error.get("message"))
+        else:
+            self._told(from_error(error), None)
+
+    # --- turns
+
+    def _begin(self, state: Literal["listening", "thinking"]) -> Turn:
+        for turn in self._turns.values():
+            turn.die()
+        turn = self._turn = Turn(f"turn-{next(self._keys)}")
+        self._turns[turn.key] = turn
+        prune(self._turns)
+        self._responses.due = None
+        self._emit(TurnBegin(turn.key, state))
+        return turn
+
+    def _end(self, turn: Turn) -> None:
+        """The model will say nothing more in a turn. Its end waits for the text of what the user said, not for ever."""
+        turn.ended = True
+        if turn.hearing:
+            self._later(_TRANSCRIPT_S, lambda: self._heard_out(turn) if turn.hearing else None)
+        else:
+            self._emit(TurnEnd(turn.key))
+
+    def _go_on(self, turn: Turn) -> None:
+        """Let the model go on with a turn, once it has all results."""
+        active = self._responses.active
+        if turn.owes and not turn.dead and not turn.open and (active is None or active.turn is not turn):
+            turn.owes = turn.answered = False
+            self._responses.want(turn)
+
+    # --- the server's conversation
+
+    def _put(self, made: Sequence[Message]) -> None:
+        if self._responses.send is not None:
+            for item in made:
+                self._responses.send({"type": "conversation.item.create", "item": item})
+
+    def _truncate(self, item: Item, heard_ms: int) -> None:
+        produced_ms = item.produced * 1000 // self._rate
+        if heard_ms >= produced_ms and item.ended:
+            return
+        heard_ms = min(heard_ms, produced_ms)
+        item.said.text = heard_part(item.said.text, heard_ms, produced_ms)
+        send = self._responses.send
+        if send is not None and item.session == self._session and item.produced:
+            about = {"item_id": item.id, "content_index": item.content, "audio_end_ms": heard_ms}
+            send({"type": "conversation.item.truncate", "event_id": self._responses.mend(), **about})
+
+    def _put_context(self) -> None:
+        send = self._responses.send
+        if send is None:
+            return
+        old, self._context_item = self._context_item, None
+        if old is not None:
+            send({"type": "conversation.item.delete", "event_id": self._responses.mend(), "item_id": old})
+        if self._context is not None:
+            self._context_item = f"context_{next(self._keys)}"
+            self._put([{"id": self._context_item, **items(Said("user", data_message(self._context)))[0]}])
