@@ -85,6 +85,8 @@ PROOFS = {
     "agents.local._MAX_WARNINGS": "host/test_local.py::test_start_warns_of_twenty_phrases_at_most",
     "speech.listener.LONGEST_MS": "host/test_vad.py::test_listener_caps_an_utterance_and_then_waits_for_silence",
     "agents.local._MAX_TEXT": "host/test_local.py::test_text_that_is_not_understood_is_answered_by_what_can_be",
+    "agents.gemini_link._MAX_BYTES": "host/test_gemini_link.py::test_message_that_is_too_large_ends_the_connection",
+    "agents.gemini_live._MIC_BYTES": "host/test_gemini_live.py::test_audio_waits_for_the_next_connection_and_is_bounded",
     "agents.local._QUEUED_FRAMES": "host/test_local.py::test_audio_that_is_not_worked_off_is_bounded",
     # The device: messages and sessions
     "config.json message_bytes": _DEVICE + "websocket.py::test_client_throws_away_what_does_not_fit",
