@@ -87,7 +87,7 @@ def test_secret_file_that_holds_no_secret_is_refused(tmp_path, content, reason):
         ("[some]\n", ["[some]", "model is missing", "VRT_SOME_MODEL"]),
         ('[some]\nmodel = "m"\napi_key = "sk-oh"\n', ["api_key does not belong", "api_key_file", "SOME_KEY"]),
         ('[some]\nmodle = "m"\n', ["'modle'", "did you mean 'model'"]),
-        ('[smoe]\nmodel = "m"\n', ["no agent 'smoe'", "did you mean 'some'"]),
+        ('[somex]\nmodel = "m"\n', ["no agent 'somex'", "did you mean 'some'"]),
         ('[some]\nmodel = "m"\nspeed = "fast-as-sk-oh"\n', ["speed: "]),
         ('[some]\nmodel = "m"\nspeed = -1\n', ["speed: ", "greater than 0"]),
         ('[some]\nmodel = "m"\nspeed = -1\nwords = 1\n', ["and 1 more"]),
