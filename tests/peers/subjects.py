@@ -163,6 +163,15 @@ class Adapter(Subject):
         await self.peer.respond(*responses)
 
 
+class OpenAI(Adapter):
+    name = "openai"
+    process = "openai_realtime"
+    interruption = "truncate"
+
+    def options(self):
+        return {"base_url": f"http://127.0.0.1:{self.peer.port}/v1"}
+
+
 class Gemini(Adapter):
     name = "gemini"
     process = "gemini_live"
@@ -187,4 +196,4 @@ class Chat(Adapter):
         return {"base_url": url, "model": "m", "vad": "loudness", **speech}
 
 
-SUBJECTS = {kind.name: kind for kind in (Echo, Scripted, Local, Gemini, Chat)}
+SUBJECTS = {kind.name: kind for kind in (Echo, Scripted, Local, OpenAI, Gemini, Chat)}

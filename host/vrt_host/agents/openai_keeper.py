@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import Coroutine, Mapping
@@ -16,6 +15,8 @@ log = logging.getLogger(__name__)
 
 _AHEAD_S = 120.0
 """A session of the server is replaced so long before its end, or in the last tenth of it."""
+_LASTING_S = 10.0
+"""A session that lasted so long was a good one: the next attempt comes at once."""
 _LOOK_S = 0.25
 """How often it is looked whether nothing is going on, once a session is to be replaced."""
 
@@ -34,6 +35,12 @@ class Talk(Protocol):
 
     def lost(self, error: ProviderError) -> None:
         """The session broke; the next one is on its way, unless nothing can help the error."""
+
+    def broken(self, error: ProviderError) -> None:
+        """An event could not be understood and was passed over; told once for each session."""
+
+    def failed(self) -> None:
+        """A fault of ours; the log says which."""
 
     def quiet(self) -> bool:
         """Whether the session could be replaced without anybody noticing."""
@@ -59,7 +66,7 @@ class Keeper:
         self._spawn(self._run())
 
     def hurry(self) -> None:
-        """Somebody waits for the connection."""
+        """Somebody needs the connection. Without one it is made only then."""
         self._wanted.set()
 
     async def close(self) -> None:
@@ -75,8 +82,14 @@ class Keeper:
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._done)
         return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("the agent %s failed", self._name, exc_info=error)
+            self._talk.failed()
 
     async def _use(self, link: Link, ends: float | None) -> None:
         self._link, self._ends, self._dialled = link, ends, time.time()
@@ -93,19 +106,22 @@ class Keeper:
             await asyncio.gather(renewal, return_exceptions=True)
             link, self._link = self._link, None
             assert link is not None
-            if error is not None:
-                self._talk.lost(error)
-                if not error.retried and error.kind != "malformed":
-                    await link.close()
-                    return
-            spare, self._spare = self._spare, None
             closing = self._spawn(link.close())
+            spare, self._spare = self._spare, None
+            if time.time() - self._dialled > _LASTING_S:
+                backoff.reset()
+            if error is not None:
+                self._wanted.clear()
+                self._talk.lost(error)
+                if not error.retried:
+                    if spare is not None:
+                        await spare.close()
+                    return
             if spare is not None:
                 await self._use(spare, self._ends)
             elif not await self._again(backoff, error):
                 return
             await closing
-            backoff.reset()
 
     async def _serve(self, link: Link) -> ProviderError | None:
         """Hand out events until the connection breaks; None when it was replaced."""
@@ -127,18 +143,15 @@ class Keeper:
         """Once for each connection: what cannot be understood is passed over."""
         if not self._malformed:
             self._malformed = True
-            log.warning("%s", error.line(self._name))
+            self._talk.broken(error)
 
     async def _again(self, backoff: Backoff, error: ProviderError | None) -> bool:
+        """Connect anew, once somebody needs it: a device that was switched off does not."""
+        await self._wanted.wait()
         while True:
-            wait = backoff.next(error)
-            self._wanted.clear()
-            if error is not None and error.retry_after_s is not None:
+            first, wait = backoff.failures == 0, backoff.next(error)
+            if not first or (error is not None and error.retry_after_s is not None):
                 await asyncio.sleep(wait)
-            else:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(wait):
-                        await self._wanted.wait()
             try:
                 await self._use(*await self._talk.dial())
             except ProviderError as failed:

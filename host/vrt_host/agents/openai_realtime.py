@@ -16,6 +16,7 @@ from vrt_host.agents.base import (
     PCMU,
     Abilities,
     Agent,
+    AgentError,
     AgentEvent,
     Format,
     Heard,
@@ -170,6 +171,7 @@ class OpenAIAgent(Agent):
             while len(self._ring) > _BEFORE_FRAMES and not self._dialogue.unheard:
                 self._ring.popleft()
         else:
+            self._keeper.hurry()
             if len(self._ring) == _RING_FRAMES and not self._dropped:
                 self._dropped = True
                 log.warning("%s: there is no server to listen: the user's oldest audio is dropped", self.name)
@@ -202,6 +204,7 @@ class OpenAIAgent(Agent):
 
     def tool_result(self, turn: str, result: ToolResult) -> None:
         """To the model."""
+        self._keeper.hurry()
         self._dialogue.tool_result(turn, result)
 
     def context(self, value: Json) -> None:
@@ -322,6 +325,16 @@ class OpenAIAgent(Agent):
         self._link = None
         if not self._dialogue.lost(error):
             self._ring.clear()
+        if not self._dialogue.resting or self._ring:
+            self._keeper.hurry()
+
+    def broken(self, error: ProviderError) -> None:
+        """Say so."""
+        self._tell(error, None)
+
+    def failed(self) -> None:
+        """End the session."""
+        self._emit(AgentError(f"the agent {self.name} failed; the host's log says why", recoverable=False))
 
     def quiet(self) -> bool:
         """Whether neither is saying anything."""

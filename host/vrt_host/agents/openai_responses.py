@@ -15,6 +15,9 @@ Message = dict[str, Any]
 _KEPT = 16
 """Turns, responses and items that late events may still name."""
 BUSY = "conversation_already_has_active_response"
+LATE = "late-"
+"""How the id of a message begins that may come too late: an error about it is none of the user's."""
+NOT_ACTIVE = "response_cancel_not_active"
 
 
 @dataclass(slots=True)
@@ -60,7 +63,10 @@ class Turn:
     """The model has begun to answer what it was asked last."""
     owes: bool = False
     """The model waits for results."""
+    asked_again: bool = False
+    """The model was asked anew because a connection was lost."""
     timed_out: bool = False
+    """A call of it was not answered in time."""
     user: Said | None = None
     """What the user said, once that is complete."""
     hearing: bool = False
@@ -161,7 +167,19 @@ class Responses:
         """Stop the one that is being made."""
         if self.active is not None and not self.active.cancelled and self.send is not None:
             self.active.cancelled = True
-            self.send({"type": "response.cancel", "event_id": self.mend(), "response_id": self.active.id})
+            self.send(
+                {
+                    "type": "response.cancel",
+                    "event_id": f"{LATE}{next(self._keys)}",
+                    "response_id": self.active.id,
+                }
+            )
+
+    def gone(self) -> None:
+        """What was cancelled had ended already, which the server may have told in an event that was lost."""
+        if self.active is not None and self.active.cancelled:
+            self.active = None
+            self.ask()
 
     def refused(self, about: str, code: object) -> Turn | None:
         """An error that may be about what was asked for: the turn that gets no answer, None: no harm was done or it was not."""
@@ -173,10 +191,6 @@ class Responses:
             self.due = turn  # the server began one by itself; ours comes after it
             return None
         return turn
-
-    def mend(self) -> str:
-        """The id of a message that may come too late: an error about it is none of the user's."""
-        return f"mend-{next(self._keys)}"
 
 
 def prune(kept: OrderedDict[str, Any]) -> None:

@@ -34,25 +34,28 @@ from vrt_host.agents.base import (
     TurnEnd,
     TurnState,
 )
+from vrt_host.agents.openai_conversation import Conversation
 from vrt_host.agents.openai_errors import from_error
-from vrt_host.agents.openai_history import (
-    Called,
-    History,
-    Said,
-    ToolNames,
-    data_message,
-    heard_part,
-    items,
-    outcome,
+from vrt_host.agents.openai_history import Said, ToolNames
+from vrt_host.agents.openai_responses import (
+    BUSY,
+    LATE,
+    NOT_ACTIVE,
+    Item,
+    Message,
+    ModelCall,
+    Response,
+    Responses,
+    Turn,
+    prune,
 )
-from vrt_host.agents.openai_responses import Item, Message, ModelCall, Response, Responses, Turn, prune
 from vrt_host.agents.openai_utterances import Utterances
 from vrt_host.agents.provider import ProviderError
 
 log = logging.getLogger(__name__)
 
 _STALE_S = 15.0
-"""An answer that is lost with the connection is not given so late."""
+"""How long an answer that was lost with the connection waits for the next one."""
 _TRANSCRIPT_S = 3.0
 """How long the end of a turn waits for the text of what the user said."""
 _OLD_NAMES = {
@@ -64,7 +67,7 @@ _OLD_NAMES = {
     "response.text.done": "response.output_text.done",
 }
 """Names that servers of the dialect still use for what is the same otherwise."""
-_HARMLESS = ("response_cancel_not_active", "input_audio_buffer_commit_empty")
+_HARMLESS = (NOT_ACTIVE, "input_audio_buffer_commit_empty")
 """The server was quicker, or there was nothing to do."""
 
 
@@ -83,23 +86,17 @@ class Dialogue:
         """`later(seconds, work)` runs work; `told(error, turn)` reports what the provider said."""
         self._emit = emit
         self._tools = tools
-        self._rate = output.bytes_per_second
         self._later = later
         self._told = told
         self._keys = itertools.count(1)
-        self._session = 0
-        self._history = History()
-        self._context: Json = None
-        self._context_item: str | None = None
+        self._conversation = Conversation(output.bytes_per_second)
         self._turns: OrderedDict[str, Turn] = OrderedDict()
         self._turn: Turn | None = None
         """The newest."""
         self._responses = Responses()
-        self._utterances = Utterances(emit, self._history, self._heard_out)
+        self._utterances = Utterances(emit, self._conversation.history, self._heard_out)
         self._names: OrderedDict[str, tuple[str, str]] = OrderedDict()
         """Call item -> call id and the model's name for the tool."""
-        self._again: Turn | None = None
-        """A turn that got no answer because the connection was lost."""
         self.speaking = False
         """Whether the server hears the user speak."""
         self._handlers: dict[str, Callable[[Mapping[str, Any]], None]] = {
@@ -138,22 +135,16 @@ class Dialogue:
     @property
     def resting(self) -> bool:
         """Whether nothing is going on with the server."""
-        return not self.speaking and self._responses.resting
+        turn = self._turn
+        waits = turn is not None and turn.owes and not turn.dead
+        return not self.speaking and not waits and self._responses.resting
 
     def ready(self, send: Callable[[Message], None], *, transcribed: bool) -> None:
         """A session of the server has begun: tell it what was said, and go on."""
-        self._session += 1
         self._responses.begin(send)
+        self._conversation.begin(send)
         self._utterances.transcribed = transcribed
-        self._context_item = None
-        self._put_context()
-        for entry in self._history:
-            for item in items(entry):
-                send({"type": "conversation.item.create", "item": item})
-        again, self._again = self._again, None
-        if again is not None and again is self._turn:
-            self._responses.want(self._begin("thinking"))
-        elif self._turn is not None:
+        if self._turn is not None:
             self._go_on(self._turn)
         self._responses.ask()
 
@@ -161,35 +152,43 @@ class Dialogue:
         """The server is gone. Returns whether what the user said last has to be said to the next one again."""
         unheard, turn = self.unheard, self._turn
         self._responses.begin(None)
+        self._conversation.begin(None)
         self.speaking = False
-        if turn is None or turn.dead or turn.ended:
+        if not error.retried:
             self._told(error, None)
+        elif turn is None or turn.dead or turn.ended:
+            log.warning(
+                "the connection was lost, and is made anew: %s", error.said
+            )  # nobody waits for an answer
         elif self._responses.due is turn or turn.owes:
             self._told(error, None)  # the next session is asked, with the results of what runs meanwhile
+        elif not turn.answered and not unheard and not turn.asked_again and (turn.user or turn.calls):
+            turn.asked_again = True
+            self._responses.due = turn
+            self._later(_STALE_S, lambda: self._give_up(turn, error))
+            log.warning("the connection was lost, and what it left unanswered is asked again: %s", error.said)
         else:
-            if not turn.answered and not unheard and (turn.user is not None or turn.calls):
-                self._again = turn
-                self._later(_STALE_S, lambda: self._forget(turn))
             turn.die()
             self._told(error, turn.key)
         return unheard
 
-    def _forget(self, turn: Turn) -> None:
-        if self._again is turn:
-            self._again = None
+    def _give_up(self, turn: Turn, error: ProviderError) -> None:
+        """An answer that waits for a connection is not given that late."""
+        if self._responses.send is None and self._responses.due is turn and not turn.dead:
+            self._responses.due = None
+            turn.die()
+            self._told(error, turn.key)
 
     def user_text(self, text: str) -> None:
         """The user typed."""
         turn = self._begin("thinking")
         turn.user = Said("user", text)
-        self._history.add(turn.user)
-        self._put(items(turn.user))
+        self._conversation.add(turn.user)
         self._responses.want(turn)
 
     def context(self, value: Json) -> None:
         """The application's data, in place of what it was before."""
-        self._context = value
-        self._put_context()
+        self._conversation.context(value)
 
     def interrupted(self, key: str, heard: Sequence[Heard]) -> None:
         """A turn is dead, and so much of it was heard."""
@@ -204,7 +203,7 @@ class Dialogue:
             responses.cancel()
         played = {one.item: one.played_ms for one in heard}
         for item in turn.items.values():
-            self._truncate(item, played.get(item.id, 0))
+            self._conversation.truncate(item, played.get(item.id, 0))
         if (
             turn.timed_out and self._turn is turn
         ):  # the turn was closed with it, and the user still waits for a word
@@ -217,10 +216,7 @@ class Dialogue:
         if turn is None or call is None or call.done:
             return
         call.done = True
-        entry = Called(call.id, call.name, call.arguments, outcome(result))
-        self._history.add(entry)
-        made = items(entry)
-        self._put(made[1:] if call.session == self._session else made)
+        self._conversation.settle(call, result)
         if result.code == "TIMEOUT":
             turn.timed_out = True
         if result.code != "INTERRUPTED":
@@ -323,7 +319,7 @@ class Dialogue:
         if response is not None and call not in response.turn.calls:
             turn = response.turn
             turn.answered = turn.owes = True
-            turn.calls[call] = ModelCall(call, name, arguments, self._session)
+            turn.calls[call] = ModelCall(call, name, arguments, self._conversation.session)
             # That of a dead turn is answered too: the model's conversation must not have a call without a result.
             self._emit(Call(turn.key, call, self._tools.of_device(name), arguments))
 
@@ -352,8 +348,10 @@ class Dialogue:
         if item is None:
             turn.answered = True
             said = Said("assistant")
-            self._history.add(said)
-            item = turn.items[id_] = Item(id_, int(event.get("content_index") or 0), self._session, said)
+            self._conversation.history.add(said)
+            item = turn.items[id_] = Item(
+                id_, int(event.get("content_index") or 0), self._conversation.session, said
+            )
             self._emit(AudioBegin(turn.key, id_))
         return turn, item
 
@@ -398,7 +396,7 @@ class Dialogue:
     def _on_text_done(self, event: Mapping[str, Any]) -> None:
         response = self._responses.of(event)
         if response is not None and not response.dead:
-            self._history.add(Said("assistant", str(event["text"])))
+            self._conversation.history.add(Said("assistant", str(event["text"])))
             self._emit(Text(response.turn.key, "", final=True))
 
     def _on_done(self, event: Mapping[str, Any]) -> None:
@@ -435,10 +433,17 @@ class Dialogue:
         if turn is not None and not turn.dead:
             turn.die()
             self._told(from_error(error), turn.key)
-        elif turn is not None or code in _HARMLESS or about.startswith("mend-"):
+        elif turn is not None or code in _HARMLESS or about.startswith(LATE):
             log.debug("an error that does no harm: %.200s", error.get("message"))
-        else:
-            self._told(from_error(error), None)
+            if code == NOT_ACTIVE:
+                self._responses.gone()
+        elif code != BUSY:
+            fault, active = from_error(error), self._responses.active
+            # A fault of the server's own is the end of what it makes; the response's own end may repeat it.
+            broken = active.turn if active is not None and not active.dead and fault.retried else None
+            if broken is not None:
+                broken.die()
+            self._told(fault, None if broken is None else broken.key)
 
     # --- turns
 
@@ -466,32 +471,3 @@ class Dialogue:
         if turn.owes and not turn.dead and not turn.open and (active is None or active.turn is not turn):
             turn.owes = turn.answered = False
             self._responses.want(turn)
-
-    # --- the server's conversation
-
-    def _put(self, made: Sequence[Message]) -> None:
-        if self._responses.send is not None:
-            for item in made:
-                self._responses.send({"type": "conversation.item.create", "item": item})
-
-    def _truncate(self, item: Item, heard_ms: int) -> None:
-        produced_ms = item.produced * 1000 // self._rate
-        if heard_ms >= produced_ms and item.ended:
-            return
-        heard_ms = min(heard_ms, produced_ms)
-        item.said.text = heard_part(item.said.text, heard_ms, produced_ms)
-        send = self._responses.send
-        if send is not None and item.session == self._session and item.produced:
-            about = {"item_id": item.id, "content_index": item.content, "audio_end_ms": heard_ms}
-            send({"type": "conversation.item.truncate", "event_id": self._responses.mend(), **about})
-
-    def _put_context(self) -> None:
-        send = self._responses.send
-        if send is None:
-            return
-        old, self._context_item = self._context_item, None
-        if old is not None:
-            send({"type": "conversation.item.delete", "event_id": self._responses.mend(), "item_id": old})
-        if self._context is not None:
-            self._context_item = f"context_{next(self._keys)}"
-            self._put([{"id": self._context_item, **items(Said("user", data_message(self._context)))[0]}])
