@@ -74,6 +74,7 @@ PROOFS = {
     "consent.TRANSCRIPT_S": "host/test_consent.py::test_call_does_not_wait_for_a_transcript_for_ever",
     "config.TurnLimits.held": _TURNS + "client_that_floods_a_waiting_interruption_ends_the_wait",
     "protocol.opus.MAX_S": "host/test_opus.py::test_broken_packet_is_silence_of_its_length_and_counted",
+    "harness.retold.MOST_S": "host/test_capture.py::test_session_that_is_too_long_is_not_drawn",
     "harness.capture.MOST_BYTES": "host/test_capture.py::test_recording_ends_at_its_greatest_size_with_whole_lines",
     # The host: scripts and the offline agent
     "agents.script_json.MAX_FILE": _LIMITS + "script_that_is_too_large_is_refused",

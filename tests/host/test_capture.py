@@ -228,15 +228,23 @@ def frame(t, who, value=0x10):
 TALK = [
     text(0.0, 1, "device", type="hello"),
     text(0.1, 1, "host", **READY),
-    text(0.2, 1, "host", type="turn.state", turnId="t", epoch=1, state="speaking"),
-    text(0.2, 1, "host", type="tool.call", callId="c", name="light", arguments={"state": "on"}, epoch=1),
-    text(0.3, 1, "device", type="tool.result", callId="c", epoch=1, ok=False, code="FAILED"),
-    text(0.3, 1, "host", type="audio.start", itemId="i", epoch=1),
+    text(0.2, 1, "host", seq=1, type="turn.state", turnId="t", epoch=1, state="speaking"),
+    text(
+        0.2,
+        1,
+        "host",
+        seq=2, type="tool.call", callId="c", name="light", arguments={"state": "on"},
+        turnId="t", epoch=1,
+    ),
+    text(
+        0.3, 1, "device", seq=1, type="tool.result", callId="c", epoch=1, ok=False, code="FAILED", message=""
+    ),
+    text(0.3, 1, "host", seq=3, type="audio.start", itemId="i", turnId="t", epoch=1),
     frame(0.4, "host"),
     frame(0.4, "host"),
     frame(0.4, "host"),
-    text(0.55, 1, "device", type="interrupt", epoch=1, reason="user"),
-    text(0.56, 1, "host", type="interrupted", epoch=1, reason="user"),
+    text(0.55, 1, "device", seq=2, type="interrupt", epoch=1, reason="user"),
+    text(0.56, 1, "host", seq=4, type="interrupted", epoch=1, reason="user"),
     frame(0.6, "host"),
     Line(0.9, 1, "device", "end", code=1006),
     text(1.2, 2, "host", **READY, resumedFrom=3),
@@ -264,6 +272,52 @@ def test_sound_plays_on_until_it_is_interrupted_and_stale_frames_are_not_heard()
 def test_opus_is_not_drawn():
     ready = {**READY, "output": {"encoding": "opus"}}
     assert not retold.sound([text(0, 1, "host", **ready), frame(0.1, "host")], "host").any()
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {**READY, "output": "pcmu"},
+        {**READY, "output": {"encoding": ["pcmu"]}},
+        {**READY, "output": {"encoding": "pcmu", "sampleRate": 0}},
+        {**READY, "output": {"encoding": "pcm16", "sampleRate": 1}},
+        {**READY, "output": {"encoding": "pcm16", "sampleRate": 10**30}},
+        {"seq": 9, "type": "turn.state", "turnId": "t", "epoch": 1, "state": ["speaking"]},
+        {"seq": 9, "type": "interrupted", "epoch": None, "reason": "user"},
+    ],
+)
+def test_broken_messages_have_no_place_in_a_picture(message):
+    made = retold.picture([*TALK, text(1.3, 2, "host", **message), frame(1.4, "host")], title="")
+    assert [band.kind for band in made.turns] == ["speaking"]
+
+
+def test_session_that_is_too_long_is_not_drawn():
+    with pytest.raises(UsageError, match="lasts 61 minutes; a picture shows 60 at most"):
+        retold.picture([*TALK, text(3660, 2, "host", type="pong")], title="")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"t": NaN, "connection": 1, "from": "host", "text": ""}',
+        '{"t": -1, "connection": 1, "from": "host", "text": ""}',
+        '{"t": 1e999, "connection": 1, "from": "host", "text": ""}',
+        '{"t": 1, "connection": 1e999, "from": "host", "text": ""}',
+        '{"t": 1, "connection": 1, "from": "host", "end": 1e999}',
+    ],
+)
+def test_line_with_an_impossible_number_is_told(tmp_path, line):
+    path = tmp_path / "c.jsonl"
+    path.write_text('{"capture": 1}\n' + line + "\n")
+    with pytest.raises(UsageError, match="line 2: this is no line of a capture"):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"sessionId": "0123456789abcdef",}', '{"session\\u0049d": "0123456789abcdef",}']
+)
+def test_id_in_a_frame_that_is_no_json_is_not_kept(text):
+    assert "0123456789abcdef" not in captures.redacted(text)
 
 
 def test_times_of_the_picture_begin_with_the_session():

@@ -6,7 +6,7 @@ import json
 
 import pytest
 from vrt_host.conformance.checks import Unmet
-from vrt_host.conformance.server import Session
+from vrt_host.conformance.server import Session, resume_from, tool_names
 from vrt_host.conformance.websocket import WebSocketListener
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, ConnectionClosedError, InvalidMessage
@@ -64,7 +64,7 @@ async def test_connection_waits_for_members_and_names_what_came_instead():
         await client.send(message("text", 1, text="one"))
         await client.send(message("text", 2, text="two"))
         assert (await connection.message("text", SOON_S, text="two"))["seq"] == 2
-        with pytest.raises(Unmet, match=r"no text .*'absent'.* within 0.01 s; it said .*two"):
+        with pytest.raises(Unmet, match=r"waited 0.01 s for text .*'absent'.*; it said .*two"):
             await connection.message("text", 0.01, absent=None)
         assert connection.heard("text", "ping") == connection.heard()
 
@@ -184,3 +184,22 @@ async def test_session_goes_on_over_another_connection():
             await session.until(lambda: session.last == 2, SOON_S, "text")
             session.interrupted()
             assert (await receive(client))["type"] == "interrupted"
+
+
+@pytest.mark.parametrize(
+    ("tools", "names"),
+    [
+        (None, []),
+        ("x", []),
+        ({"a": 1}, []),
+        ([1, {"name": 2}, {"name": "b"}, {}], ["b"]),
+        ([{"name": "a"}], ["a"]),
+    ],
+)
+def test_tools_that_are_none_are_left_out(tools, names):
+    assert tool_names({"tools": tools}) == names
+
+
+@pytest.mark.parametrize(("hello", "last"), [({}, 0), ({"resumeFrom": 3}, 3), ({"resumeFrom": "3"}, 0)])
+def test_client_that_cannot_say_what_it_has_has_nothing(hello, last):
+    assert resume_from(hello) == last

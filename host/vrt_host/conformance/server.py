@@ -278,7 +278,7 @@ class Session:
         self.bind(connection)
         connection.say("ready", **{**self._ready(), "resumedFrom": self.last, **ready})
         for message in self.kept:
-            if message["seq"] > hello.get("resumeFrom", 0):
+            if message["seq"] > resume_from(hello):
                 connection.text(json.dumps(message, ensure_ascii=False))
 
     def bind(self, connection: Connection) -> None:
@@ -391,6 +391,19 @@ class Session:
         await self.connection.until(reached, within, what)
 
 
+def tool_names(hello: Message) -> list[str]:
+    """The tools that a hello offers; what is none is left out, and fails its schema's check."""
+    tools = hello.get("tools")
+    rows = tools if isinstance(tools, list) else []
+    return [tool["name"] for tool in rows if isinstance(tool, dict) and isinstance(tool.get("name"), str)]
+
+
+def resume_from(hello: Message) -> int:
+    """The last message that a client says it has; one that cannot say it has none."""
+    since = hello.get("resumeFrom", 0)
+    return since if isinstance(since, int) else 0
+
+
 @contextlib.asynccontextmanager
 async def _patience(within: float, connection: Connection, what: str) -> AsyncIterator[None]:
     """A deadline whose passing is an `Unmet`."""
@@ -398,4 +411,4 @@ async def _patience(within: float, connection: Connection, what: str) -> AsyncIt
         async with asyncio.timeout(within):
             yield
     except TimeoutError:
-        raise Unmet(f"no {what} within {within:g} s; {connection.told()}") from None
+        raise Unmet(f"waited {within:g} s for {what}; {connection.told()}") from None

@@ -16,7 +16,7 @@ from typing import Any
 
 from vrt_host.conformance.checks import Ledger, must, should, shown
 from vrt_host.conformance.oddities import Oddities
-from vrt_host.conformance.server import Connection, Frame
+from vrt_host.conformance.server import Connection, Frame, tool_names
 from vrt_host.protocol import wire
 from vrt_host.protocol.wire import Message
 
@@ -152,7 +152,7 @@ class _Eye:
         odd = Oddities(INTEGERS)
         try:
             odd.read(text)
-            names = [tool.get("name") for tool in (frame.message or {}).get("tools", ())]
+            names = tool_names(frame.message or {})
             if names:
                 self._settle("client.sessions.tool-names-unique", len(names) == len(set(names)), f"{names}")
             message = wire.decode(frame.data, "client")

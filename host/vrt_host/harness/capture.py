@@ -17,6 +17,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -207,7 +208,7 @@ def redacted(text: str) -> str:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        return _HIDDEN if '"auth"' in text else without_tokens(text)
+        return _HIDDEN if '"auth"' in text or '"sessionId"' in text or "\\u" in text else without_tokens(text)
     if '"auth"' in text or '"sessionId"' in text or "\\u" in text:
         text = json.dumps(_hidden(value), ensure_ascii=False)
     return without_tokens(text)
@@ -244,7 +245,7 @@ def load(path: Path) -> list[Line]:
                     raise ValueError  # noqa: TRY301  (told like the others)
             else:
                 lines.append(_line(value))
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             what = "this is no capture" if number == 1 else "this is no line of a capture"
             raise UsageError(f"{path.name}: line {number}: {what} of `--record`") from None
     return lines
@@ -255,6 +256,8 @@ def _line(value: Any) -> Line:
     if who not in {"device", "host"}:
         raise ValueError(who)
     made = (float(value["t"]), int(value["connection"]), who)
+    if not 0 <= made[0] < math.inf:
+        raise ValueError(made)
     if "audio" in value:
         return Line(*made, "audio", audio=base64.b64decode(value["audio"], validate=True))
     if "end" in value:

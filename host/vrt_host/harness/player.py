@@ -31,7 +31,7 @@ from vrt_host.conformance.checks import (
 from vrt_host.conformance.client_cases.stage import Stage
 from vrt_host.conformance.run import Pace
 from vrt_host.conformance.serial import SerialListener, SerialWire
-from vrt_host.conformance.server import Connection, Frame, Message, Session
+from vrt_host.conformance.server import Connection, Frame, Message, Session, resume_from
 from vrt_host.conformance.watch_client import ALWAYS, ClientWatch
 from vrt_host.conformance.websocket import WebSocketListener
 from vrt_host.errors import UsageError, VrtError
@@ -256,7 +256,7 @@ class Player:
         session = self._open
         connection, hello = await self._come(value, self.stage.back(session), COME_S)
         session.last = max(0, session.last - value.get("forget", 0))
-        since = max(0, hello.get("resumeFrom", 0) - value.get("resend", 0))
+        since = max(0, resume_from(hello) - value.get("resend", 0))
         session.resume(connection, {**hello, "resumeFrom": since})
 
     async def _do_refuse(self, value: Any, step: Step) -> None:

@@ -95,7 +95,7 @@ class _Replay:
         self.session: Session
         self._results = 0
         """How many were recorded up to here."""
-        self._answered: set[Any] = set()
+        self._answered: set[str] = set()
         self._due = 0.0
         """When the line is due that comes next; a result that is late makes all that follows late."""
 
@@ -139,7 +139,8 @@ class _Replay:
             self.session.formats = {"input": ready["input"], "output": ready["output"]}
             self.session.open(*came, **members)
         else:
-            self.session.last = min(self.session.last, handled)
+            if isinstance(handled, int):
+                self.session.last = min(self.session.last, handled)
             self.session.resume(*came, **members)
         self._due = time.monotonic()
 
@@ -149,7 +150,7 @@ class _Replay:
             if then != now:
                 told = f"{name} was {shown(then)}, is {shown(now)}"
                 if name == "tools":
-                    told = f"tools: {_tools_differ(then or [], now or [])}"
+                    told = f"tools: {_tools_differ(*(one if isinstance(one, list) else [] for one in (then, now)))}"
                 self.sheet.settle("harness.replay.hello", False, told)
                 self.view.failed(self.recorder.now, told)
                 return
@@ -179,9 +180,10 @@ class _Replay:
         connection.text(line.text)
 
     async def _result(self, recorded: Message) -> None:
-        if recorded.get("callId") in self._answered:
+        call = json.dumps(recorded.get("callId"))
+        if call in self._answered:
             return  # resent
-        self._answered.add(recorded.get("callId"))
+        self._answered.add(call)
         number = self._results
         within = max(0.0, self._due - time.monotonic()) + self.stage.s(WITHIN_S)
         self._results += 1
@@ -229,7 +231,10 @@ def _compared(result: Mapping[str, Any]) -> Message:
 
 def _tools_differ(then: Sequence[Any], now: Sequence[Any]) -> str:
     """Which tools are missing, new or other ones."""
-    before, after = ({json.dumps(tool.get("name")): tool for tool in tools} for tools in (then, now))
+    before, after = (
+        {json.dumps(tool.get("name") if isinstance(tool, dict) else tool): tool for tool in tools}
+        for tools in (then, now)
+    )
     missing, new = before.keys() - after.keys(), after.keys() - before.keys()
     other = {name for name in before.keys() & after.keys() if before[name] != after[name]}
     told = (("missing", missing), ("new", new), ("declared in another way", other))

@@ -13,17 +13,22 @@ from typing import Any
 
 import numpy as np
 
+from vrt_host.errors import UsageError
 from vrt_host.harness import story
 from vrt_host.harness.capture import Line
 from vrt_host.harness.picture import Picture
 from vrt_host.harness.recorder import Event
+from vrt_host.protocol import wire
 from vrt_host.protocol.audio import HEADER_BYTES
+from vrt_host.protocol.wire import Message
 from vrt_host.sim.wav import Samples
 from vrt_host.speech.codec import codec, to_pcm16
 from vrt_host.speech.resample import resample
 
 RATE = 24_000
 _MARGIN_S = 0.5
+MOST_S = 3600
+"""The longest session that is drawn: its sound takes 100 KB a second while it is."""
 
 
 def picture(
@@ -36,10 +41,16 @@ def picture(
 ) -> Picture:
     """Everything that `timeline.draw` needs. `ok`: whether all checks passed, where there were some.
 
+    Raises `UsageError` for a session of more than `MOST_S`.
+
     `told`: what a board told itself, on the same clock, instead of what the wire tells.
     """
     began = min((line.t for line in lines), default=0.0)
     end = max((line.t for line in lines), default=0.0) - began + _MARGIN_S
+    if end > MOST_S:
+        raise UsageError(
+            f"this session lasts {end / 60:,.0f} minutes; a picture shows {MOST_S // 60} at most"
+        )
     moved = [_moved(line, began) for line in lines]
     seen = [event for event in told if 0 <= event["t"] - began <= end]
     heard = [{**event, "t": event["t"] - began} for event in seen] or list(events(moved))
@@ -66,19 +77,24 @@ def events(lines: Sequence[Line]) -> Iterator[Event]:
             if line.code == 1006:
                 yield {"t": line.t, "source": "proxy", "event": "cut"}
             yield _event(line, "lost", reason="", code=line.code)
-        message = line.message
+        message = _message(line)
         if message is None:
             continue
-        try:
-            event = (
-                _from_device(line, message, names)
-                if line.who == "device"
-                else _from_host(line, message, names)
-            )
-        except (KeyError, TypeError):  # a broken message has no place in a picture
-            continue
+        event = (
+            _from_device(line, message, names) if line.who == "device" else _from_host(line, message, names)
+        )
         if event is not None:
             yield event
+
+
+def _message(line: Line) -> Message | None:
+    """What the line says, if it says it as it should: a broken message has no place in a picture."""
+    if line.kind != "text":
+        return None
+    try:
+        return wire.decode(line.text, "client" if line.who == "device" else "server")
+    except wire.WireError:
+        return None
 
 
 def _from_host(line: Line, message: dict[str, Any], names: dict[str, str]) -> Event | None:
@@ -118,7 +134,7 @@ def sound(lines: Sequence[Line], who: str) -> Samples:
     pieces: list[tuple[float, Samples]] = []
     until, closed, epoch = 0.0, -1, 0
     for line in lines:
-        message = line.message or {}
+        message = _message(line) or {}
         kind = message.get("type")
         if line.who == "host" and kind == "ready":
             form = message.get("input" if who == "device" else "output") or form
@@ -144,5 +160,7 @@ def _decoded(payload: bytes, form: dict[str, Any]) -> Samples:
     if form["encoding"] not in {"pcmu", "pcm16"}:
         return np.zeros(0, np.int16)
     rate = int(form.get("sampleRate", 8_000 if form["encoding"] == "pcmu" else 24_000))
+    if not 1_000 <= rate <= 192_000:
+        return np.zeros(0, np.int16)
     samples = codec(form["encoding"]).decode(payload)
     return to_pcm16(samples if rate == RATE else resample(samples, rate, RATE))

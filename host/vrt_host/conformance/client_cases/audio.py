@@ -8,7 +8,7 @@ import json
 from vrt_host.conformance.checks import NotTestable, Sheet, Unmet, must, should, shown
 from vrt_host.conformance.client_cases.stage import ANSWER_S, Stage
 from vrt_host.conformance.run import scenario
-from vrt_host.conformance.server import FRAME_MS, PCM16, PCMU, Message, Session
+from vrt_host.conformance.server import FRAME_MS, PCM16, PCMU, Message, Session, tool_names
 from vrt_host.conformance.watch_client import bytes_per_second
 from vrt_host.protocol import wire
 
@@ -176,7 +176,7 @@ async def _without_item(stage: Stage, sheet: Sheet, session: Session) -> None:
 
 async def _user_interrupts(stage: Stage, sheet: Sheet, session: Session) -> None:
     check = "client.audio.playback-before-interrupt"
-    if all(tool.get("name") != "test.interrupt" for tool in session.hello.get("tools", ())):
+    if "test.interrupt" not in tool_names(session.hello):
         sheet.not_testable(check, "the client has no tool test.interrupt")
         return
     session.turn("speaking")

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from vrt_host.conformance.checks import NotTestable, Sheet, Unmet, shown
 from vrt_host.conformance.run import Pace
-from vrt_host.conformance.server import PCMU, Connection, Listener, Message, Session
+from vrt_host.conformance.server import PCMU, Connection, Listener, Message, Session, tool_names
 from vrt_host.conformance.subject import Subject
 from vrt_host.conformance.watch_client import ClientWatch
 
@@ -172,7 +172,7 @@ class Stage:
 
     def needs(self, session: Session, *tools: str) -> None:
         """Raises `NotTestable` unless the client offers these tools."""
-        offered = {tool.get("name") for tool in session.hello.get("tools", ())}
+        offered = tool_names(session.hello)
         missing = [tool for tool in tools if tool not in offered]
         if missing:
             raise NotTestable(f"the client has no tool {' and no '.join(missing)}")
