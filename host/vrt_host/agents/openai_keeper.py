@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
 from vrt_host.agents.openai_link import Link
@@ -49,9 +49,11 @@ class Talk(Protocol):
 class Keeper:
     """`await open()`, then everything goes to the `Talk`, until `close()`."""
 
-    def __init__(self, name: str, talk: Talk) -> None:
+    def __init__(self, name: str, talk: Talk, secrets: Sequence[str]) -> None:
+        """`secrets` are kept out of the log."""
         self._name = name
         self._talk = talk
+        self._secrets = secrets
         self._link: Link | None = None
         self._spare: Link | None = None
         self._ends: float | None = None
@@ -139,6 +141,9 @@ class Keeper:
             return None if self._spare is not None else error
         return None
 
+    def _warn(self, error: ProviderError) -> None:
+        log.warning("%s", error.line(self._name, self._secrets))
+
     def _report(self, error: ProviderError) -> None:
         """Once for each connection: what cannot be understood is passed over."""
         if not self._malformed:
@@ -155,7 +160,7 @@ class Keeper:
             try:
                 await self._use(*await self._talk.dial())
             except ProviderError as failed:
-                log.warning("%s", failed.line(self._name))
+                self._warn(failed)
                 error = failed
                 if not failed.retried:
                     self._talk.lost(failed)
@@ -173,7 +178,7 @@ class Keeper:
         try:
             spare, ends = await self._talk.dial()
         except ProviderError as error:
-            log.warning("%s", error.line(self._name))
+            self._warn(error)
             return  # the old one is used to its end
         self._spare = spare
         while not self._talk.quiet():  # noqa: ASYNC110  (neither side tells when it rests)

@@ -24,7 +24,6 @@ _MESSAGE_BYTES = 1 << 24
 _CLOSE_S = 2.0
 _BREATH = 32
 """Messages that are taken in a row before others may run."""
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 _silent = logging.getLogger(__name__ + ".socket")
 _silent.setLevel(logging.WARNING)  # at DEBUG it writes the headers, and the key with them
@@ -37,32 +36,13 @@ class _Connect(connect):
         return exc
 
 
-def loopback(base_url: str) -> bool:
-    """Whether the address is this computer."""
-    return (urlsplit(base_url).hostname or "") in _LOOPBACK
-
-
-def checked_url(base_url: str, insecure: bool) -> str:
-    """The base URL itself; `ValueError` for one that is none, that shows a secret, or that would send one in clear text."""
-    parts = urlsplit(base_url)
-    if parts.scheme not in ("https", "wss", "http", "ws") or not parts.hostname:
-        raise ValueError("it has to be like https://api.openai.com/v1")
-    if parts.username or parts.password:
-        raise ValueError("a key does not belong there")
-    if parts.scheme in ("http", "ws") and not insecure and not loopback(base_url):
-        raise ValueError(
-            "without TLS everybody on the way can read the key: use https, or set insecure = true"
-        )
-    return base_url
-
-
 def address(base_url: str, path: str, query: str = "") -> str:
-    """The WebSocket's address below a base URL, whose own query is kept."""
+    """The WebSocket's address below a base URL, which may also be that of the WebSocket itself."""
     parts = urlsplit(base_url)
     scheme = "wss" if parts.scheme in ("https", "wss") else "ws"
     if not parts.path.rstrip("/").endswith(path):
         parts = parts._replace(path=parts.path.rstrip("/") + path)
-    return urlunsplit((scheme, parts.netloc, parts.path, "&".join(filter(None, (parts.query, query))), ""))
+    return urlunsplit((scheme, parts.netloc, parts.path, query, ""))
 
 
 def headers(base_url: str, key: str, header: str) -> dict[str, str]:

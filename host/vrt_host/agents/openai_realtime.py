@@ -7,7 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from pydantic import Field, SecretStr, ValidationInfo, field_validator
 
@@ -28,12 +28,13 @@ from vrt_host.agents.base import (
 from vrt_host.agents.openai_errors import from_error
 from vrt_host.agents.openai_history import DATA_RULE, ToolNames
 from vrt_host.agents.openai_keeper import Keeper
-from vrt_host.agents.openai_link import Link, address, checked_url, headers, loopback
+from vrt_host.agents.openai_link import Link, address, headers
 from vrt_host.agents.openai_pump import Pump
 from vrt_host.agents.openai_session import Dialogue
 from vrt_host.agents.options import Options as BaseOptions
-from vrt_host.agents.options import shown
+from vrt_host.agents.options import checked_url, shown
 from vrt_host.agents.provider import ProviderError
+from vrt_host.config import is_loopback
 from vrt_host.errors import AgentStartError
 
 log = logging.getLogger(__name__)
@@ -43,8 +44,8 @@ _PENT_UP_S = 300
 """Seconds of an answer that may wait here; a model that says more is cut off."""
 _RING_FRAMES = 500
 """Frames of the user's audio that are kept while there is no server, or while it has not answered them (10 s)."""
-_BEFORE_FRAMES = 25
-"""Frames that are kept before speech begins: the server tells of it late."""
+_RECENT_FRAMES, _RECENT_S = 100, 2.0
+"""What was said so lately may have gone to a connection that was lost already."""
 _STALL_S = 0.6
 """No audio for so long: the microphone was switched off, which the server's ear has to be told by silence."""
 _SILENCE_S = 0.1
@@ -60,8 +61,8 @@ class Options(BaseOptions):
 
     secrets: ClassVar[Mapping[str, tuple[str, ...]]] = {"api_key": ("OPENAI_API_KEY",)}
 
-    base_url: str = "https://api.openai.com/v1"
     insecure: bool = False
+    base_url: str = "https://api.openai.com/v1"
     api_key: SecretStr | None = Field(default=None, validate_default=True)
     key_header: Literal["auto", "bearer", "api-key"] = "auto"
     dialect: Literal["auto", "openai", "xai"] = "auto"
@@ -81,21 +82,22 @@ class Options(BaseOptions):
     max_output_tokens: int | None = Field(default=None, ge=1, le=4096)
     timeout_s: float = Field(default=10.0, gt=0, le=60)
 
+    session: dict[str, Any] = Field(default_factory=dict)
+
     @field_validator("base_url")
     @classmethod
     def _check_url(cls, value: str, info: ValidationInfo) -> str:
-        return checked_url(value, True)
+        schemes = ("https", "wss", "http", "ws")
+        return checked_url(value, schemes, insecure=bool(info.data.get("insecure")))
 
     @field_validator("api_key")
     @classmethod
     def _check_key(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
         url = info.data.get("base_url")
-        if url is not None:
-            checked_url(url, bool(info.data.get("insecure")))
-            if value is None and not loopback(url):
-                raise ValueError(
-                    "it is missing; set OPENAI_API_KEY, or name a file that holds it by api_key_file"
-                )
+        if value is None and url is not None and not is_loopback(urlsplit(url).hostname or ""):
+            raise ValueError(
+                "it is missing; set OPENAI_API_KEY, or name a file that holds it by api_key_file"
+            )
         return value
 
 
@@ -110,7 +112,7 @@ class OpenAIAgent(Agent):
     def __init__(self, options: Options) -> None:
         self._options = options
         self._key = shown(options.api_key)
-        self._keeper = Keeper(self.name, self)
+        self._keeper = Keeper(self.name, self, [self._key])
         self._link: Link | None = None
         self._ring: deque[bytes] = deque(maxlen=_RING_FRAMES)
         self._dropped = False
@@ -168,7 +170,7 @@ class OpenAIAgent(Agent):
         if self._link is not None:
             self._link.send_audio(payload)
             self._ring.append(payload)
-            while len(self._ring) > _BEFORE_FRAMES and not self._dialogue.unheard:
+            while len(self._ring) > _RECENT_FRAMES and not self._dialogue.unheard:
                 self._ring.popleft()
         else:
             self._keeper.hurry()
@@ -289,7 +291,7 @@ class OpenAIAgent(Agent):
         if options.max_output_tokens is not None:
             session["max_output_tokens"] = options.max_output_tokens
         session |= {"audio": {"input": input_, "output": output}, "tools": self._tools.declarations()}
-        return session
+        return merged(session, options.session)
 
     def _check(self, session: Mapping[str, Any]) -> None:
         """The server has to have agreed to the formats: it would be noise otherwise."""
@@ -318,12 +320,14 @@ class OpenAIAgent(Agent):
             fault = from_error(error)
             if not fault.passing or error.get("code") == "session_expired":
                 raise fault
+        if event["type"] == "response.created":
+            self._ring.clear()  # this is heard, and must not be said to another session again
         self._dialogue.feed(event)
 
     def lost(self, error: ProviderError) -> None:
         """Say so; what the user said last is kept for the next session, if this one had not understood it."""
         self._link = None
-        if not self._dialogue.lost(error):
+        if not self._dialogue.lost(error) and self._loop.time() - self._heard_at > _RECENT_S:
             self._ring.clear()
         if not self._dialogue.resting or self._ring:
             self._keeper.hurry()
@@ -339,6 +343,17 @@ class OpenAIAgent(Agent):
     def quiet(self) -> bool:
         """Whether neither is saying anything."""
         return self._port.idle() and self._dialogue.resting
+
+
+def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Two tables, with what both have from `above`."""
+    both = {
+        name: merged(below[name], value)
+        if isinstance(value, Mapping) and isinstance(below.get(name), Mapping)
+        else value
+        for name, value in above.items()
+    }
+    return {**below, **both}
 
 
 def wire_format(format_: Format) -> dict[str, Any]:
