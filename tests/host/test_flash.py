@@ -210,7 +210,7 @@ def test_unplugged_while_it_writes(chips, board, tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr("vrt_host.device.progress.Progress.show", lambda self, percent: pull(percent))
     code, _, err = vrt(capsys, "--port", chips.port, "--micropython", image)
-    assert code == 1
+    assert code == 1, err
     assert "was unplugged: plug it in; what is half written does no harm, run the same command again" in err
     assert len(err.splitlines()) == 1
 

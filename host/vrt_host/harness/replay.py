@@ -23,11 +23,13 @@ from vrt_host.conformance.client_cases.stage import Stage
 from vrt_host.conformance.run import Pace
 from vrt_host.conformance.server import Connection, Message, Session
 from vrt_host.conformance.watch_client import ALWAYS
+from vrt_host.errors import UsageError
 from vrt_host.harness.capture import Line
 from vrt_host.harness.desk import Device
 from vrt_host.harness.live import View
 from vrt_host.harness.player import Ears, Tap, found, runs_on, stage_for
 from vrt_host.harness.recorder import Recorder
+from vrt_host.protocol import wire
 from vrt_host.protocol.audio import HEADER_BYTES
 
 WITHIN_S: Final = 5.0
@@ -119,6 +121,10 @@ class _Replay:
 
     async def _connect(self, segment: Sequence[Line], *, first: bool) -> None:
         ready = next(m for m in _messages(segment, "host") if m.get("type") == "ready")
+        try:
+            wire.decode(json.dumps(ready), "server")
+        except wire.WireError as error:
+            raise UsageError(f"the recorded `ready` cannot be said again: {error}") from None
         hello = next((m for m in _messages(segment, "device") if m.get("type") == "hello"), {})
         within = self.stage.s(self.device.patience_s if first else COME_S)
         try:
