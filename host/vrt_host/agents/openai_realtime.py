@@ -2,44 +2,35 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
-from pydantic import Field, SecretStr, ValidationInfo, field_validator
+from pydantic import Field
 
 from vrt_host.agents.base import (
     PCM16_24K,
     PCMU,
     Abilities,
-    Agent,
-    AgentError,
     AgentEvent,
     Format,
     Heard,
     Json,
-    Port,
-    SessionInfo,
     ToolResult,
 )
+from vrt_host.agents.openai_agent import OpenAIBase, expiry, silence
 from vrt_host.agents.openai_errors import from_error
-from vrt_host.agents.openai_history import DATA_RULE, ToolNames
-from vrt_host.agents.openai_keeper import Keeper
-from vrt_host.agents.openai_link import Link, address, headers
+from vrt_host.agents.openai_history import DATA_RULE
+from vrt_host.agents.openai_link import Link, address
+from vrt_host.agents.openai_options import CommonOptions, merged
 from vrt_host.agents.openai_pump import Pump
 from vrt_host.agents.openai_session import Dialogue
-from vrt_host.agents.options import Options as BaseOptions
-from vrt_host.agents.options import checked_url, shown
 from vrt_host.agents.provider import ProviderError
-from vrt_host.config import is_loopback
-from vrt_host.errors import AgentStartError
 
 log = logging.getLogger(__name__)
 
-_APPEND = "input_audio_buffer.append"
 _PENT_UP_S = 300
 """Seconds of an answer that may wait here; a model that says more is cut off."""
 _RING_FRAMES = 500
@@ -50,25 +41,13 @@ _STALL_S = 0.6
 """No audio for so long: the microphone was switched off, which the server's ear has to be told by silence."""
 _SILENCE_S = 0.1
 _SILENCES = 100
-INSTRUCTIONS = (
-    "You are the voice of a small device. Answer in one or two short spoken sentences. Use its tools when they are asked "
-    "for, never pretend to have used one, and say what a tool's result tells, also when it failed."
-)
 
 
-class Options(BaseOptions):
+class Options(CommonOptions):
     """See the table in `docs/agents/openai.md`."""
 
-    secrets: ClassVar[Mapping[str, tuple[str, ...]]] = {"api_key": ("OPENAI_API_KEY",)}
-
-    insecure: bool = False
-    base_url: str = "https://api.openai.com/v1"
-    api_key: SecretStr | None = Field(default=None, validate_default=True)
-    key_header: Literal["auto", "bearer", "api-key"] = "auto"
     dialect: Literal["auto", "openai", "xai"] = "auto"
     model: str = Field(default="gpt-realtime-2.1", min_length=1)
-    instructions: str = INSTRUCTIONS
-    voice: str | None = None
     speed: float | None = Field(default=None, ge=0.25, le=1.5)
     output: Literal["audio", "text"] = "audio"
     turn_detection: Literal["server_vad", "semantic_vad"] = "server_vad"
@@ -80,28 +59,9 @@ class Options(BaseOptions):
     transcription: str | None = "gpt-realtime-whisper"
     language: str | None = None
     max_output_tokens: int | None = Field(default=None, ge=1, le=4096)
-    timeout_s: float = Field(default=10.0, gt=0, le=60)
-
-    session: dict[str, Any] = Field(default_factory=dict)
-
-    @field_validator("base_url")
-    @classmethod
-    def _check_url(cls, value: str, info: ValidationInfo) -> str:
-        schemes = ("https", "wss", "http", "ws")
-        return checked_url(value, schemes, insecure=bool(info.data.get("insecure")))
-
-    @field_validator("api_key")
-    @classmethod
-    def _check_key(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
-        url = info.data.get("base_url")
-        if value is None and url is not None and not is_loopback(urlsplit(url).hostname or ""):
-            raise ValueError(
-                "it is missing; set OPENAI_API_KEY, or name a file that holds it by api_key_file"
-            )
-        return value
 
 
-class OpenAIAgent(Agent):
+class OpenAIAgent(OpenAIBase):
     """One session of a device, over as many sessions of the server as it takes."""
 
     name: ClassVar[str] = "openai"
@@ -109,54 +69,28 @@ class OpenAIAgent(Agent):
         interruption="truncate", inputs=(PCMU, PCM16_24K), outputs=(PCMU, PCM16_24K)
     )
 
+    append = "input_audio_buffer.append"
+
     def __init__(self, options: Options) -> None:
+        super().__init__(options)
         self._options = options
-        self._key = shown(options.api_key)
-        self._keeper = Keeper(self.name, self, [self._key])
-        self._link: Link | None = None
         self._ring: deque[bytes] = deque(maxlen=_RING_FRAMES)
         self._dropped = False
         self._transcribed = False
         self._heard_at = 0.0
         self._silences = 0
-        self._timers: set[asyncio.TimerHandle] = set()
         self._watching = False
         self._pump: Pump | None = None
 
-    async def start(self, session: SessionInfo, port: Port) -> None:
-        """Connect, and agree on the session."""
-        self._loop = asyncio.get_running_loop()
-        self._port = port
-        self._session = session
-        self._tools = ToolNames(session.tools)
-        self._dialogue = Dialogue(self._emit, self._tools, session.output, later=self._later, told=self._tell)
-        limit = _PENT_UP_S * session.output.bytes_per_second
-        self._pump = Pump(port, limit, self._dialogue.cut)
-        self._dialogue.context(session.context)
-        try:
-            await self._keeper.open()
-        except ProviderError as error:
-            line = error.line(self.name, [self._key])
-            log.warning("%s", line)
-            raise AgentStartError(line) from None
+    def _prepare(self) -> None:
+        output = self._session.output
+        self._dialogue = Dialogue(self._emit, self._tools, output, later=self._later, told=self._tell)
+        self._pump = Pump(self._port, _PENT_UP_S * output.bytes_per_second, self._dialogue.cut)
+        self._dialogue.context(self._session.context)
 
     def _emit(self, event: AgentEvent) -> None:
         assert self._pump is not None
         self._pump.emit(event)
-
-    def _tell(self, error: ProviderError, turn: str | None) -> None:
-        log.warning("%s", error.line(self.name, [self._key]))
-        self._emit(error.event(self.name, turn, [self._key]))
-
-    def _later(self, seconds: float, work: Callable[[], None]) -> None:
-        handle: asyncio.TimerHandle
-
-        def run() -> None:
-            self._timers.discard(handle)
-            work()
-
-        handle = self._loop.call_later(seconds, run)
-        self._timers.add(handle)
 
     # --- the user
 
@@ -215,9 +149,7 @@ class OpenAIAgent(Agent):
 
     async def close(self) -> None:
         """Hang up."""
-        for handle in self._timers:
-            handle.cancel()
-        await self._keeper.close()
+        await super().close()
         if self._pump is not None:
             await self._pump.close()
 
@@ -225,18 +157,8 @@ class OpenAIAgent(Agent):
 
     async def dial(self) -> tuple[Link, float | None]:
         """Connect and agree on the session."""
-        options = self._options
-        url = address(options.base_url, "/realtime", f"model={quote(options.model, safe='')}")
-        head = headers(options.base_url, self._key, options.key_header)
-        link = await Link.open(url, head, _APPEND, options.timeout_s)
-        try:
-            async with asyncio.timeout(options.timeout_s):
-                return link, await self._agree(link)
-        except BaseException as error:
-            await link.close()
-            if isinstance(error, TimeoutError):
-                raise ProviderError("version", "the server opened no session") from None
-            raise
+        query = f"model={quote(self._options.model, safe='')}"
+        return await self._dial(address(self._options.base_url, "/realtime", query), self._agree)
 
     async def _agree(self, link: Link) -> float | None:
         async for event in link.events():
@@ -253,8 +175,7 @@ class OpenAIAgent(Agent):
                 link.send({"type": "session.update", "session": self._request(flat)})
             elif kind == "session.updated" and isinstance(session, Mapping):
                 self._check(session)
-                expires = session.get("expires_at")
-                return float(expires) if isinstance(expires, int | float) and expires > 0 else None
+                return expiry(session)
         raise ProviderError("version", "the server opened no session")
 
     def _request(self, flat: bool) -> dict[str, Any]:
@@ -332,28 +253,9 @@ class OpenAIAgent(Agent):
         if not self._dialogue.resting or self._ring:
             self._keeper.hurry()
 
-    def broken(self, error: ProviderError) -> None:
-        """Say so."""
-        self._tell(error, None)
-
-    def failed(self) -> None:
-        """End the session."""
-        self._emit(AgentError(f"the agent {self.name} failed; the host's log says why", recoverable=False))
-
     def quiet(self) -> bool:
         """Whether neither is saying anything."""
         return self._port.idle() and self._dialogue.resting
-
-
-def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Two tables, with what both have from `above`."""
-    both = {
-        name: merged(below[name], value)
-        if isinstance(value, Mapping) and isinstance(below.get(name), Mapping)
-        else value
-        for name, value in above.items()
-    }
-    return {**below, **both}
 
 
 def wire_format(format_: Format) -> dict[str, Any]:
@@ -361,9 +263,3 @@ def wire_format(format_: Format) -> dict[str, Any]:
     if format_.encoding == "pcmu":
         return {"type": "audio/pcmu"}
     return {"type": "audio/pcm", "rate": format_.sample_rate}
-
-
-def silence(format_: Format, seconds: float) -> bytes:
-    """So much silence."""
-    sample = b"\xff" if format_.encoding == "pcmu" else b"\0\0"
-    return sample * round(format_.sample_rate * seconds)
