@@ -233,8 +233,13 @@ TALK = [
         0.2,
         1,
         "host",
-        seq=2, type="tool.call", callId="c", name="light", arguments={"state": "on"},
-        turnId="t", epoch=1,
+        seq=2,
+        type="tool.call",
+        callId="c",
+        name="light",
+        arguments={"state": "on"},
+        turnId="t",
+        epoch=1,
     ),
     text(
         0.3, 1, "device", seq=1, type="tool.result", callId="c", epoch=1, ok=False, code="FAILED", message=""
