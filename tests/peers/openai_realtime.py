@@ -41,6 +41,9 @@ _EVENTS = {
 }
 _AGE = "Your session hit the maximum duration of 60 minutes."
 
+_ONSET_MS = 100
+"""So much speech it takes until it is taken for speech: a board's own ear is quicker."""
+
 
 class RealtimePeer(Peer):
     def __init__(self):
@@ -176,7 +179,7 @@ class _Session:
             self.config["audio"]["input"]["transcription"] = None
         format_ = self.config["audio"]["input"]["format"]
         self._wire = {"audio/pcmu": ("pcmu", 8000), "audio/pcm": ("pcm16", 24_000)}
-        self._vad = EnergyVad(*self._wire[format_["type"]])
+        self._vad = EnergyVad(*self._wire[format_["type"]], loud_ms=_ONSET_MS)
         self.peer.tell("setup", session=self.config)
         await self.send("session.updated", session=self._shown())
 

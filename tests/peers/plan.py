@@ -108,11 +108,13 @@ class EnergyVad:
 
     FRAME_MS = 20
 
-    def __init__(self, encoding, rate, *, quiet_ms=400, level=500):
-        """Speech begins with a frame of that RMS level and ends with `quiet_ms` below it."""
+    def __init__(self, encoding, rate, *, quiet_ms=400, level=500, loud_ms=FRAME_MS):
+        """Speech begins with `loud_ms` of that RMS level and ends with `quiet_ms` below it."""
         self._encoding = encoding
         self._level = level
         self._quiet_ms = quiet_ms
+        self._onset_ms = loud_ms
+        self._loud_ms = 0
         self._frame = rate * self.FRAME_MS // 1000 * (2 if encoding == "pcm16" else 1)
         self._rest = b""
         self._still_ms = 0
@@ -130,7 +132,8 @@ class EnergyVad:
                 np.sqrt(np.mean(np.square(samples(frame, self._encoding), dtype=np.float64))) >= self._level
             )
             self._still_ms = 0 if loud else self._still_ms + self.FRAME_MS
-            if loud and not self.speaking:
+            self._loud_ms = self._loud_ms + self.FRAME_MS if loud else 0
+            if self._loud_ms >= self._onset_ms and not self.speaking:
                 self.speaking = True
                 found.append(("start", self.now_ms))
             self.now_ms += self.FRAME_MS

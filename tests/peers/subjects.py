@@ -172,6 +172,15 @@ class OpenAI(Adapter):
         return {"base_url": f"http://127.0.0.1:{self.peer.port}/v1"}
 
 
+class OpenAILive(OpenAI):
+    name = "openai_live"
+    process = "openai_live"
+    interruption = "managed"
+
+    def options(self):
+        return {**super().options(), "pause_ms": 160}
+
+
 class Gemini(Adapter):
     name = "gemini"
     process = "gemini_live"
@@ -196,4 +205,4 @@ class Chat(Adapter):
         return {"base_url": url, "model": "m", "vad": "loudness", **speech}
 
 
-SUBJECTS = {kind.name: kind for kind in (Echo, Scripted, Local, OpenAI, Gemini, Chat)}
+SUBJECTS = {kind.name: kind for kind in (Echo, Scripted, Local, OpenAI, OpenAILive, Gemini, Chat)}

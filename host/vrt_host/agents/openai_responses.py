@@ -45,6 +45,11 @@ class ModelCall:
     arguments: str
     session: int
     done: bool = False
+    """It has its result."""
+    answered: bool = False
+    """The model was asked to go on with it."""
+    timed_out: bool = False
+    """The device gave none in time."""
 
 
 @dataclass(slots=True, eq=False)

@@ -18,6 +18,7 @@ AGENTS = {
     "scripted": "does what a JSON file says on which input (docs/scripted.md)",
     "local": 'understands speech and runs the device\'s tools, all offline (pip install "vrt-edge[local]")',
     "openai": 'OpenAI Realtime and servers of its dialect (docs/agents/openai.md; pip install "vrt-edge[openai]")',
+    "openai_live": 'OpenAI Live, full duplex (docs/agents/openai_live.md; pip install "vrt-edge[openai]")',
     "gemini": 'Gemini Live, with your key (docs/agents/gemini.md; pip install "vrt-edge[gemini]")',
     "chat": 'any chat model, with recognisers and voices by name (docs/agents/chat.md; pip install "vrt-edge[chat,local]")',
 }
@@ -25,6 +26,7 @@ AGENTS = {
 
 ADAPTERS: dict[str, tuple[str, str]] = {
     "openai": ("vrt_host.agents.openai_realtime", "OpenAIAgent"),
+    "openai_live": ("vrt_host.agents.openai_live", "LiveAgent"),
     "gemini": ("vrt_host.agents.gemini_live", "GeminiLive"),
     "chat": ("vrt_host.agents.chat", "ChatAgent"),
 }
