@@ -104,7 +104,7 @@ class Duplex:
         self._format = format_
         self._now = now
         self._told = told
-        self._keys = itertools.count(1)
+        self._keys, self._numbers = itertools.count(1), itertools.count(1)
         self._send: Callable[[Message], None] | None = None
         self._context: Json = None
         self.history = History()
@@ -311,7 +311,7 @@ class Duplex:
             turn.waits = False
             said = Said("assistant")
             self.history.add(said)
-            turn.item = Item(f"item-{next(self._keys)}", 0, 0, said)
+            turn.item = Item(f"item-{next(self._numbers)}", 0, 0, said)
             turn.items[turn.item.id] = turn.item
             self._emit(AudioBegin(turn.key, turn.item.id))
         return turn, turn.item
