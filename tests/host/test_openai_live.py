@@ -167,6 +167,18 @@ async def test_users_words_begin_a_turn_and_the_answer_belongs_to_it(stage):
     assert stage.all(TurnEnd) == [TurnEnd("turn-1")]
 
 
+async def test_words_are_complete_when_no_more_come(stage):
+    """What a confirmation by voice waits for: "yes" alone is another answer than "yes, but"."""
+    stage.user("Yes")
+    stage.silent(0.8)
+    stage.user(" but not yet")
+    assert not [one for one in stage.all(Transcript) if one.final]
+    stage.silent(1.2)
+    assert [one.text for one in stage.all(Transcript) if one.final] == ["Yes but not yet"]
+    stage.silent(2)
+    assert len([one for one in stage.all(Transcript) if one.final]) == 1
+
+
 async def test_words_that_nobody_answers_are_a_turn_that_ends(stage):
     stage.user("Hm")
     stage.silent(13)

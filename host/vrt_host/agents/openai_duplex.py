@@ -47,6 +47,8 @@ _ANSWER_S = 12.0
 """How long the model may take to begin to answer; and how long an answer that nobody wants any more may take to come."""
 _MORE_S = 4.0
 """How long it may take to say what the backend got done while it was speaking of something else."""
+_SAID_S = 1.0
+"""No word of the user's for so long: that was all. Less would take the "yes" of a "yes, but" for an answer."""
 _CHUNK = 1000
 """Characters of one appended message; the protocol takes 500 tokens."""
 _STOPPED = "The user has stopped you: nothing of what you are saying is heard any more. Do not go on with it by yourself."
@@ -68,6 +70,9 @@ class Turn:
     """The backend has got something done while the model was speaking."""
     typed: str | None = None
     user: Said | None = None
+    hearing: bool = False
+    """The user may go on."""
+    heard_at: float = 0.0
     talked_over: bool = False
     """The user has spoken while the model did."""
     item: Item | None = None
@@ -244,6 +249,8 @@ class Duplex:
         if self._unwanted and now >= self._unwanted_until:
             self._unwanted = ""
         turn = self._alive()
+        if turn is not None and now - turn.heard_at > _SAID_S:
+            self._heard_out(turn)
         if turn is None or turn.item is not None or self._send is None or now - turn.since <= turn.patience_s:
             return
         if all(call.done for call in turn.calls.values()):
@@ -306,8 +313,7 @@ class Duplex:
         """The turn in which the model speaks, and what it is saying."""
         turn = self._alive() or self._begin("thinking")
         if turn.item is None:
-            if turn.user is not None and turn.waits:
-                self._emit(Transcript(turn.key, "user", turn.user.text, final=True))
+            self._heard_out(turn)
             turn.waits = False
             said = Said("assistant")
             self.history.add(said)
@@ -339,7 +345,7 @@ class Duplex:
         self._jitter.clear()
         turn.item = None
         new = self._begin("listening")
-        new.user = user
+        new.user, new.hearing, new.heard_at = user, True, turn.heard_at
         if user is not None:
             self._emit(Transcript(new.key, "user", user.text, final=False))
 
@@ -357,6 +363,7 @@ class Duplex:
             self.history.add(turn.user)
         turn.talked_over = turn.item is not None
         turn.user.text = (turn.user.text + delta).lstrip()
+        turn.hearing, turn.heard_at = True, self._now()
         turn.since = self._now()
         if turn.item is None:
             turn.waits = True
@@ -414,9 +421,14 @@ class Duplex:
         self._emit(TurnBegin(turn.key, state))
         return turn
 
-    def _end(self, turn: Turn) -> None:
-        if turn.user is not None and turn.waits:
+    def _heard_out(self, turn: Turn) -> None:
+        """What the user said is taken for complete: the protocol does not tell."""
+        if turn.hearing and turn.user is not None:
+            turn.hearing = False
             self._emit(Transcript(turn.key, "user", turn.user.text, final=True))
+
+    def _end(self, turn: Turn) -> None:
+        self._heard_out(turn)
         turn.dead = True
         self._emit(TurnEnd(turn.key))
 
