@@ -69,7 +69,7 @@ async def started(agent, *, tools=(), context=None, format_=PCMU):
 
 
 @contextlib.asynccontextmanager
-async def answering(*frames, close=None, status=None, body=b"", then=None):
+async def answering(*frames, close=None, status=None, body=b"", location=None, then=None):
     """A server that sends these frames to whoever connects; its port, and what it was sent."""
     received = []
 
@@ -81,6 +81,8 @@ async def answering(*frames, close=None, status=None, body=b"", then=None):
         response.body = body
         del response.headers["Content-Length"]
         response.headers["Content-Length"] = str(len(body))
+        if location is not None:
+            response.headers["Location"] = location
         return response
 
     async def talk(socket):

@@ -11,7 +11,7 @@ from openai_stage import answering, started
 from peers.plan import quiet, tone
 from peers.process import PeerProcess
 from pydantic import SecretStr
-from vrt_host.agents import openai_link, registry
+from vrt_host.agents import openai_keeper, openai_link, registry
 from vrt_host.agents.base import (
     PCM16_24K,
     PCMU,
@@ -236,6 +236,17 @@ async def test_server_that_opens_no_session_is_told_in_one_line(server, says, ca
     assert KEY not in line + caplog.text
 
 
+async def test_redirect_is_not_followed_with_the_key():
+    async with (
+        answering() as (other, received),
+        answering(status=302, location=f"ws://127.0.0.1:{other}/") as (number, _),
+    ):
+        with pytest.raises(AgentStartError, match="HTTP 302"):
+            async with started(agent_for(number)):
+                pass
+        assert received == []
+
+
 async def test_nobody_there():
     async with answering() as (number, _):
         pass
@@ -267,6 +278,8 @@ async def test_connection_is_made_anew_only_when_it_is_needed(peer):
         await peer.seen("setup")
         await peer.drop()
         await peer.seen("closed")
+        for _ in range(20):
+            await peer.do("respond", responses=[])  # time enough for what should not happen
         assert peer.count("connected") == 1
         hears(port.agent, SPEECH, QUIET)
         await port.ends()
@@ -286,6 +299,17 @@ async def test_words_whose_hearer_is_lost_are_said_to_the_next(peer):
         hears(port.agent, QUIET)
         await port.ends()
         assert peer.count("committed") == 1
+
+
+async def test_words_that_were_answered_are_not_said_again(peer):
+    async with started(agent_for(peer.port)) as port:
+        hears(port.agent, SPEECH, QUIET)
+        await port.ends()
+        await peer.drop()
+        port.agent.user_text("Hello")
+        await port.ends(2)
+        assert peer.count("connected") == 2
+        assert peer.count("speech_started") == 1
 
 
 async def test_session_is_replaced_before_it_ends_and_nobody_notices(peer):
@@ -372,6 +396,24 @@ async def test_attempts_that_fail_leave_more_time_between_them(peer, monkeypatch
         await port.ends()
         assert waits == [1, 2, 3, 4]
         assert port.all(AgentError) == []
+
+
+async def test_session_that_lasted_is_followed_at_once(peer, monkeypatch):
+    waits = []
+
+    def count(self, error=None):
+        self.failures += 1
+        waits.append(self.failures)
+        return 0.0
+
+    monkeypatch.setattr(Backoff, "next", count)
+    monkeypatch.setattr(openai_keeper, "_LASTING_S", -1.0)
+    async with started(agent_for(peer.port)) as port:
+        for turns in (1, 2, 3):
+            await peer.drop()
+            port.agent.user_text("Hello")
+            await port.ends(turns)
+    assert waits == [1, 1, 1]
 
 
 # --- a model that is faster than real time

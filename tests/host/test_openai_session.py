@@ -271,9 +271,9 @@ def test_interruption_after_the_response_truncates_and_cancels_nothing(answering
 
 def test_speech_lets_the_server_cancel(answering):
     answering.speech(commit=False)
+    answering.dialogue.interrupted("turn-1", [Heard("i1", 300)])
     answering.audio()
     answering.done(status="cancelled")
-    answering.dialogue.interrupted("turn-1", [Heard("i1", 300)])
     assert [one["type"] for one in answering.sent()] == ["conversation.item.truncate"]
     assert len(answering.all(Audio)) == 1, "what came late was dropped"
 
