@@ -16,11 +16,11 @@ from collections import deque
 
 import pydantic
 from google.genai import types
-from websockets.asyncio.server import serve
 from websockets.exceptions import ConnectionClosed
 
 from peers.plan import EnergyVad, chunks
-from peers.process import Peer, main
+from peers.process import main
+from peers.sockets import SocketPeer
 
 PATH = "/ws/google.ai.generativelanguage.v1beta.GenerativeService.BidiGenerateContent"
 _SETTINGS = {"heard": "What is said.", "signals": False, "resumable": True}
@@ -44,71 +44,6 @@ def judge(frame):
     setup = dict(frame.get("setup", {}))
     types.RealtimeInputConfig.model_validate(setup.pop("realtimeInputConfig", {}))
     types.LiveClientMessage.model_validate({**frame, "setup": setup} if setup else frame)
-
-
-class GeminiPeer(Peer):
-    def __init__(self):
-        super().__init__()
-        self.on_be()
-        self.handles = {}
-        """Handle -> what the session knew."""
-        self.sessions = set()
-
-    async def serve(self):
-        self._server = await serve(self._connected, "127.0.0.1", 0, process_request=self._request)
-        return self._server.sockets[0].getsockname()[1]
-
-    def _request(self, connection, request):
-        connection.refusal = self.refusal()
-        if connection.refusal == "version":
-            return connection.respond(http.HTTPStatus.NOT_FOUND, "")
-        if connection.refusal == "rate":
-            words = {"error": {"code": 429, "message": "Too many requests.", "status": "RESOURCE_EXHAUSTED"}}
-            return connection.respond(http.HTTPStatus.TOO_MANY_REQUESTS, json.dumps(words))
-        if request.path != PATH:
-            self.tell("invalid", why=f"the path {request.path}")
-            return connection.respond(http.HTTPStatus.NOT_FOUND, "")
-        return None
-
-    async def _connected(self, socket):
-        self.transports.add(socket.transport)
-        self.tell("connected")
-        session = _Session(self, socket)
-        self.sessions.add(session)
-        try:
-            await session.run()
-        except ConnectionClosed:
-            pass
-        finally:
-            session.end()
-            self.sessions.discard(session)
-            self.transports.discard(socket.transport)
-            self.tell("closed")
-
-    async def on_goaway(self, seconds=10):
-        for session in self.sessions:
-            await session.send({"goAway": {"timeLeft": f"{seconds}s"}})
-
-    async def on_expire(self):
-        for session in list(self.sessions):
-            await session.socket.close(*_FAULTS["expired"])
-
-    def on_be(self, **settings):
-        """Settings, until `reset`."""
-        self.heard, self.signals, self.resumable = (
-            settings.get(name, value) for name, value in _SETTINGS.items()
-        )
-
-    def on_reset(self):
-        super().on_reset()
-        self.on_be()
-
-    def on_forget(self):
-        self.handles.clear()
-
-    async def on_cancel_calls(self):
-        for session in self.sessions:
-            await session.take_back()
 
 
 class _Session:
@@ -240,16 +175,16 @@ class _Session:
 
     async def _speech_starts(self, at):
         self.peer.tell("speech_started", ms=at)
-        if self.peer.signals:
+        if self.peer.settings["signals"]:
             await self.send({"voiceActivity": {"voiceActivityType": "ACTIVITY_START"}})
         await self._interrupt()
 
     async def _speech_stops(self, at):
         self.peer.tell("speech_stopped", ms=at)
         self.peer.tell("committed")
-        if self.peer.signals:
+        if self.peer.settings["signals"]:
             await self.send({"voiceActivity": {"voiceActivityType": "ACTIVITY_END"}})
-        for word in self.peer.heard.split(" "):
+        for word in self.peer.settings["heard"].split(" "):
             await self.content(inputTranscription={"text": f" {word}"})
         self._respond()
 
@@ -305,7 +240,7 @@ class _Session:
     async def _play(self, before, parts):
         if before is not None:
             await asyncio.gather(before, return_exceptions=True)
-        if self.peer.resumable:
+        if self.peer.settings["resumable"]:
             await self.send({"sessionResumptionUpdate": {"resumable": False}})
         while parts:
             self._part = part = parts.popleft()
@@ -338,7 +273,7 @@ class _Session:
                 "usageMetadata": {"promptTokenCount": 10, "responseTokenCount": 5, "totalTokenCount": 15},
             }
         )
-        if self.peer.resumable:
+        if self.peer.settings["resumable"]:
             handle = f"handle-{len(self.peer.handles) + 1}"
             self.peer.handles[handle] = list(self.said)
             await self.send({"sessionResumptionUpdate": {"newHandle": handle, "resumable": True}})
@@ -386,6 +321,42 @@ class _Session:
             await self.send({"somethingNew": {"a": 1}}, judged=False)
         else:
             await self.socket.close(*_FAULTS[kind])
+
+
+class GeminiPeer(SocketPeer):
+    session = _Session
+    defaults = _SETTINGS
+
+    def __init__(self):
+        super().__init__()
+        self.handles = {}
+        """Handle -> what the session knew."""
+
+    def request(self, connection, request):
+        if connection.refusal == "version":
+            return connection.respond(http.HTTPStatus.NOT_FOUND, "")
+        if connection.refusal == "rate":
+            words = {"error": {"code": 429, "message": "Too many requests.", "status": "RESOURCE_EXHAUSTED"}}
+            return connection.respond(http.HTTPStatus.TOO_MANY_REQUESTS, json.dumps(words))
+        if request.path != PATH:
+            self.tell("invalid", why=f"the path {request.path}")
+            return connection.respond(http.HTTPStatus.NOT_FOUND, "")
+        return None
+
+    async def on_goaway(self, seconds=10):
+        for session in self.sessions:
+            await session.send({"goAway": {"timeLeft": f"{seconds}s"}})
+
+    async def on_expire(self):
+        for session in list(self.sessions):
+            await session.socket.close(*_FAULTS["expired"])
+
+    def on_forget(self):
+        self.handles.clear()
+
+    async def on_cancel_calls(self):
+        for session in self.sessions:
+            await session.take_back()
 
 
 if __name__ == "__main__":

@@ -7,28 +7,21 @@ Every frame both ways is judged by the SDK's own types. Speech stops what is sai
 
 import asyncio
 import base64
-import http
-import itertools
 import json
 import time
 from collections import deque
 
 from openai.types.live import ClientEvent, ServerEvent
-from websockets.asyncio.server import serve
 from websockets.exceptions import ConnectionClosed
 
 from peers.openai_types import classes, wrong
 from peers.plan import EnergyVad, quiet, tone
-from peers.process import Peer, main
+from peers.process import main
+from peers.sockets import OpenAIPeer
 
 _CLIENT, _SERVER = classes(ClientEvent), classes(ServerEvent)
 _SETTINGS = {"expires_s": 3600.0, "heard": "What is said."}
 """How long a session lives; what every utterance is taken for."""
-_HTTP = {
-    "key": (http.HTTPStatus.UNAUTHORIZED, "invalid_api_key", "Incorrect API key provided: {key}."),
-    "expired": (http.HTTPStatus.UNAUTHORIZED, "token_expired", "The token is expired."),
-    "rate": (http.HTTPStatus.TOO_MANY_REQUESTS, "rate_limit_exceeded", "Too many requests."),
-}
 _EVENTS = {
     "model": ("model_not_found", "The model `{model}` does not exist or you do not have access to it.", "session.model"),
     "quota": ("insufficient_quota", "You exceeded your current quota.", None),
@@ -41,56 +34,6 @@ _HUSH_S = 0.24
 
 _ONSET_MS = 100
 """So much speech it takes until it is taken for speech: a board's own ear is quicker."""
-
-
-class LivePeer(Peer):
-    def __init__(self):
-        super().__init__()
-        self.on_be()
-        self.sessions = set()
-        self.ids = itertools.count(1)
-
-    async def serve(self):
-        self._server = await serve(self._connected, "127.0.0.1", 0, process_request=self._request)
-        return self._server.sockets[0].getsockname()[1]
-
-    def _request(self, connection, request):
-        connection.refusal = self.refusal()
-        key = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        if request.path != "/v1/live/sessions" or not key:
-            self.tell("invalid", why=f"no key, or the path {request.path}")
-        if connection.refusal in _HTTP:
-            status, code, words = _HTTP[connection.refusal]
-            error = {"message": words.format(key=key), "type": "invalid_request_error", "code": code}
-            return connection.respond(status, json.dumps({"error": error}))
-        return None
-
-    async def _connected(self, socket):
-        self.transports.add(socket.transport)
-        self.tell("connected")
-        session = _Session(self, socket)
-        self.sessions.add(session)
-        try:
-            await session.run()
-        except ConnectionClosed:
-            pass
-        finally:
-            session.end()
-            self.sessions.discard(session)
-            self.transports.discard(socket.transport)
-            self.tell("closed")
-
-    def on_be(self, **settings):
-        """Settings, until `reset`."""
-        self.settings = {**_SETTINGS, **settings}
-
-    def on_reset(self):
-        super().on_reset()
-        self.on_be()
-
-    async def on_expire(self):
-        for session in list(self.sessions):
-            await session.expire()
 
 
 class _Session:
@@ -367,6 +310,14 @@ class _Session:
             await self.error("rate_limit_exceeded", "Too many requests.", kind="requests")
         else:
             await self.error("server_error", "The server had an error.", kind="server_error")
+
+
+class LivePeer(OpenAIPeer):
+    session = _Session
+    defaults = _SETTINGS
+
+    def fits(self, path):
+        return path == "/v1/live/sessions"
 
 
 if __name__ == "__main__":

@@ -7,29 +7,22 @@ Every frame both ways is judged by the SDK's own types. Beyond `process`:
 
 import asyncio
 import base64
-import http
-import itertools
 import json
 import time
 from collections import deque
 from urllib.parse import parse_qs, urlsplit
 
 from openai.types.realtime import RealtimeClientEvent, RealtimeServerEvent
-from websockets.asyncio.server import serve
 from websockets.exceptions import ConnectionClosed
 
 from peers.openai_types import classes, wrong
 from peers.plan import EnergyVad, chunks
-from peers.process import Peer, main
+from peers.process import main
+from peers.sockets import OpenAIPeer
 
 _CLIENT, _SERVER = classes(RealtimeClientEvent), classes(RealtimeServerEvent)
 _SETTINGS = {"expires_s": 3600.0, "heard": "What is said.", "transcript": True, "metadata": True}
 """How long a session lives; what every utterance is taken for; whether its text is told; whether metadata comes back."""
-_HTTP = {
-    "key": (http.HTTPStatus.UNAUTHORIZED, "invalid_api_key", "Incorrect API key provided: {key}."),
-    "expired": (http.HTTPStatus.UNAUTHORIZED, "token_expired", "The token is expired."),
-    "rate": (http.HTTPStatus.TOO_MANY_REQUESTS, "rate_limit_exceeded", "Too many requests."),
-}
 _EVENTS = {
     "model": (
         "model_not_found",
@@ -43,57 +36,6 @@ _AGE = "Your session hit the maximum duration of 60 minutes."
 
 _ONSET_MS = 100
 """So much speech it takes until it is taken for speech: a board's own ear is quicker."""
-
-
-class RealtimePeer(Peer):
-    def __init__(self):
-        super().__init__()
-        self.on_be()
-        self.sessions = set()
-        self.ids = itertools.count(1)
-
-    async def serve(self):
-        self._server = await serve(self._connected, "127.0.0.1", 0, process_request=self._request)
-        return self._server.sockets[0].getsockname()[1]
-
-    def _request(self, connection, request):
-        connection.refusal = self.refusal()
-        url = urlsplit(request.path)
-        key = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        if url.path != "/v1/realtime" or "model" not in parse_qs(url.query) or not key:
-            self.tell("invalid", why=f"no key, or the path {url.path}")
-        if connection.refusal in _HTTP:
-            status, code, words = _HTTP[connection.refusal]
-            error = {"message": words.format(key=key), "type": "invalid_request_error", "code": code}
-            return connection.respond(status, json.dumps({"error": error}))
-        return None
-
-    async def _connected(self, socket):
-        self.transports.add(socket.transport)
-        self.tell("connected")
-        session = _Session(self, socket)
-        self.sessions.add(session)
-        try:
-            await session.run()
-        except ConnectionClosed:
-            pass
-        finally:
-            session.end()
-            self.sessions.discard(session)
-            self.transports.discard(socket.transport)
-            self.tell("closed")
-
-    def on_be(self, **settings):
-        """Settings, until `reset`."""
-        self.settings = {**_SETTINGS, **settings}
-
-    def on_reset(self):
-        super().on_reset()
-        self.on_be()
-
-    async def on_expire(self):
-        for session in list(self.sessions):
-            await session.expire()
 
 
 class _Session:
@@ -408,6 +350,15 @@ class _Session:
             await self.error(None, words, kind="server_error")
             return {"type": "server_error", "code": None, "message": words}
         return None
+
+
+class RealtimePeer(OpenAIPeer):
+    session = _Session
+    defaults = _SETTINGS
+
+    def fits(self, path):
+        url = urlsplit(path)
+        return url.path == "/v1/realtime" and "model" in parse_qs(url.query)
 
 
 if __name__ == "__main__":
