@@ -7,11 +7,12 @@ import logging
 
 import pytest
 import pytest_asyncio
+from agent_stage import started
 from peers.plan import quiet, tone
 from peers.process import DEADLINE_S, PeerProcess
 from pydantic import SecretStr
 from vrt_host.agents import gemini_live
-from vrt_host.agents.base import AgentError, Audio, Call, SessionInfo, Tool, ToolResult, TurnBegin, TurnEnd
+from vrt_host.agents.base import AgentError, Audio, Call, Tool, ToolResult, TurnBegin
 from vrt_host.agents.gemini_live import GeminiLive, Options
 from vrt_host.agents.provider import Backoff
 from vrt_host.errors import AgentStartError
@@ -22,50 +23,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 KEY = "a-secret-that-nobody-may-see"
 SPEECH = tone(0.3, "pcm16", 16_000)
 LOCK = Tool("lock")
-
-
-class Port:
-    """Keeps what the agent emits; interrupts a turn that a new one ends, as the turn manager does."""
-
-    def __init__(self, agent):
-        self.events = []
-        self.full = False
-        self._agent = agent
-        self._alive = None
-        self._news = asyncio.Event()
-
-    def emit(self, event):
-        self.events.append(event)
-        if isinstance(event, TurnBegin):
-            old, self._alive = self._alive, event.turn
-            if old is not None:
-                asyncio.get_running_loop().call_soon(self._agent.interrupted, old, [])
-        elif isinstance(event, AgentError) and event.turn is not None and event.turn == self._alive:
-            self._alive = None
-            asyncio.get_running_loop().call_soon(self._agent.interrupted, event.turn, [])
-        self._news.set()
-
-    async def drain(self):
-        await self.until(lambda: not self.full)
-
-    def go_on(self):
-        self.full = False
-        self._news.set()
-
-    def idle(self):
-        return self._alive is None
-
-    def all(self, kind):
-        return [event for event in self.events if isinstance(event, kind)]
-
-    async def until(self, true):
-        async with asyncio.timeout(DEADLINE_S):
-            while not true():
-                self._news.clear()
-                await self._news.wait()
-
-    async def ends(self, count):
-        await self.until(lambda: len(self.all(TurnEnd)) >= count)
 
 
 @pytest_asyncio.fixture(name="process", scope="module", loop_scope="module")
@@ -84,12 +41,10 @@ async def peer_of_test(process):
 async def talking(peer, *, context=None, tools=(LOCK,), **options):
     """An agent that has started, and its port."""
     agent = GeminiLive(Options(api_key=SecretStr(KEY), base_url=f"http://127.0.0.1:{peer.port}", **options))
-    port = Port(agent)
-    try:
-        await agent.start(SessionInfo(tools, context, gemini_live.INPUT, gemini_live.OUTPUT), port)
+    async with started(
+        agent, tools=tools, context=context, format_=gemini_live.INPUT, output=gemini_live.OUTPUT
+    ) as port:
         yield agent, port
-    finally:
-        await agent.close()
 
 
 async def test_spoken_turn_ends_where_the_microphone_is_switched_off(peer, caplog):
@@ -123,7 +78,7 @@ async def test_interruption_is_read_while_the_device_has_no_room(peer):
         await peer.seen("waiting")
         agent.user_audio(SPEECH + quiet(0.5, "pcm16", 16_000))
         await port.until(lambda: len(port.all(TurnBegin)) == 2)
-        port.go_on()
+        port.fill(False)
         await port.ends(1)
         first, second = (event.turn for event in port.all(TurnBegin))
         heard = [event.turn for event in port.all(Audio)]
@@ -322,7 +277,7 @@ async def test_reading_stops_when_a_reply_is_far_ahead(peer, monkeypatch):
         agent.user_text("Talk")
         async with asyncio.timeout(DEADLINE_S):
             await stalled.wait()
-        port.go_on()
+        port.fill(False)
         agent.interrupted(port.all(TurnBegin)[0].turn, [])
         agent.user_text("Next")
         await port.ends(1)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from openai_stage import answering, started
+from agent_stage import answering, started
 from peers.plan import quiet, tone
 from peers.process import PeerProcess
 from pydantic import SecretStr
@@ -25,8 +25,8 @@ from vrt_host.agents.base import (
     TurnBegin,
     TurnEnd,
 )
+from vrt_host.agents.model_tools import ToolNames
 from vrt_host.agents.openai_duplex import Duplex, loud
-from vrt_host.agents.openai_history import ToolNames
 from vrt_host.agents.openai_jitter import Jitter
 from vrt_host.agents.openai_live import LiveAgent, Options
 from vrt_host.agents.options import load

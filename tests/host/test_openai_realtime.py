@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from openai_stage import answering, started
+from agent_stage import answering, started
 from peers.plan import quiet, tone
 from peers.process import PeerProcess
 from pydantic import SecretStr

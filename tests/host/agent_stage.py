@@ -1,4 +1,4 @@
-"""What the tests of OpenAI's agents share: a port that keeps what an agent emits, and servers that say what a test wants."""
+"""What the tests of adapters share: a port that keeps what an agent emits, and servers that say what a test wants."""
 
 import asyncio
 import contextlib
@@ -57,12 +57,12 @@ class Port:
 
 
 @contextlib.asynccontextmanager
-async def started(agent, *, tools=(), context=None, format_=PCMU):
-    """The agent at work; its port."""
+async def started(agent, *, tools=(), context=None, format_=PCMU, output=None):
+    """The agent at work; its port. Its output is in `format_` too, unless `output` is another."""
     port = Port()
     port.agent = agent
     try:
-        await agent.start(SessionInfo(tools, context, format_, format_), port)
+        await agent.start(SessionInfo(tools, context, format_, output or format_), port)
         yield port
     finally:
         await agent.close()
