@@ -14,7 +14,7 @@ import numpy as np
 
 from vrt_host.speech.asr_grammar import GrammarRecogniser
 from vrt_host.speech.codec import Samples
-from vrt_host.speech.vad import WINDOW, WINDOW_MS, Activity, Vad
+from vrt_host.speech.vad import BEFORE_MS, WINDOW_MS, Activity, Vad, Windows
 
 PAUSE_MS = 3 * WINDOW_MS
 """Silence after which the utterance so far is handed out."""
@@ -34,8 +34,6 @@ _MORE_MS = 1500
 """How soon after its end a sentence may be gone on from."""
 _SURE_MS = 192
 """Speech after which the grammar begins: it has to know how loud the user is, and the first sound may be an "s"."""
-_BEFORE_MS = 320
-"""Audio from before the onset that belongs to the utterance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +79,11 @@ class Listener:
 
     def __init__(self, vad: Vad, grammar: GrammarRecogniser, complete: Callable[[str], bool]) -> None:
         """`complete(text)`: whether a sentence of the grammar is whole."""
-        self._vad = vad
+        self._windows = Windows(vad)
         self._grammar = grammar
         self._complete = complete
         self.activity = Activity()
         self._number = 0
-        self._partial = np.zeros(0, np.float32)  # what does not fill a window; the detector keeps the same
         self._deaf = False
         self._apart_ms = 0  # since the last utterance ended
         self.understood = False
@@ -112,10 +109,8 @@ class Listener:
 
     def feed(self, samples: Samples) -> list[Event]:
         """The next audio at 16 kHz; what it brought about."""
-        self._partial = np.concatenate([self._partial, samples])
         events: list[Event] = []
-        for probability in self._vad.feed(samples):
-            window, self._partial = self._partial[:WINDOW], self._partial[WINDOW:]
+        for window, probability in self._windows.feed(samples):
             events += self._window(window, probability)
         return events
 
@@ -131,7 +126,7 @@ class Listener:
             return [Onset()]
         if not activity.speaking:
             self._apart_ms += WINDOW_MS
-            del self._recent[: -_BEFORE_MS // WINDOW_MS]
+            del self._recent[: -BEFORE_MS // WINDOW_MS]
             return []
         if self._begun:
             self._grammar.feed(window)

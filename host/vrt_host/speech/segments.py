@@ -10,10 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vrt_host.speech.codec import Samples
-from vrt_host.speech.vad import WINDOW, WINDOW_MS, Activity, Vad
-
-_BEFORE_MS = 320
-"""Audio from before the onset that belongs to the utterance."""
+from vrt_host.speech.vad import BEFORE_MS, WINDOW_MS, Activity, Vad, Windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +40,9 @@ class Segments:
 
     def __init__(self, vad: Vad, *, silence_ms: int, longest_ms: int) -> None:
         """An utterance ends after `silence_ms` without speech, and after `longest_ms` whatever is heard."""
-        self._vad = vad
+        self._windows = Windows(vad)
         self._silence_ms, self._longest_ms = silence_ms, longest_ms
         self._activity = Activity()
-        self._partial = np.zeros(0, np.float32)  # what does not fill a window; the detector keeps the same
         self._before: list[Samples] = []
         self._length_ms = 0
         self._deaf = False
@@ -58,10 +54,8 @@ class Segments:
 
     def feed(self, samples: Samples) -> list[Event]:
         """The next audio at 16 kHz; what it brought about."""
-        self._partial = np.concatenate([self._partial, samples])
         events: list[Event] = []
-        for probability in self._vad.feed(samples):
-            window, self._partial = self._partial[:WINDOW], self._partial[WINDOW:]
+        for window, probability in self._windows.feed(samples):
             events += self._window(window, probability)
         return events
 
@@ -77,7 +71,7 @@ class Segments:
             return [Began(), Spoke(lead)]
         if not activity.speaking:
             self._before.append(window)
-            del self._before[: -_BEFORE_MS // WINDOW_MS]
+            del self._before[: -BEFORE_MS // WINDOW_MS]
             return []
         self._length_ms += WINDOW_MS
         events: list[Event] = [Spoke(window)]

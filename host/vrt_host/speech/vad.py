@@ -6,7 +6,7 @@ silences and knows nothing of models. Time is counted in samples, so a stalled n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -20,6 +20,8 @@ RATE = 16_000
 WINDOW = 512
 """Samples of one probability: 32 ms."""
 WINDOW_MS = WINDOW * 1000 // RATE
+BEFORE_MS = 320
+"""Audio from before the onset that belongs to the utterance."""
 _CONTEXT = 64
 """The model wants the last 4 ms of the window before."""
 
@@ -76,6 +78,21 @@ class Silero:
             at += WINDOW
         self._pending = pending[at:]
         return probabilities
+
+
+class Windows:
+    """One stream through a detector: each window with its probability of speech."""
+
+    def __init__(self, vad: Vad) -> None:
+        self._vad = vad
+        self._partial = np.zeros(0, np.float32)  # what does not fill a window; the detector keeps the same
+
+    def feed(self, samples: Samples) -> Iterator[tuple[Samples, float]]:
+        """The next samples; (window of `WINDOW` samples, probability) for each that they complete."""
+        self._partial = np.concatenate([self._partial, samples])
+        for probability in self._vad.feed(samples):
+            window, self._partial = self._partial[:WINDOW], self._partial[WINDOW:]
+            yield window, probability
 
 
 class Activity:
