@@ -149,6 +149,7 @@ class CallDisplay:
         self, out: Outlet, call_id: str, name: str, turn_id: str, epoch: int, *, streams: bool
     ) -> None:
         self.call_id = call_id
+        self.name = name
         self._out = out
         self._members = {"callId": call_id, "name": name, "turnId": turn_id, "epoch": epoch}
         self._streams = streams
@@ -352,15 +353,15 @@ class Calls:
 
     def interrupt(self) -> list[ToolResult]:
         """The turn was interrupted: the results that the caller has to answer with, in order."""
-        calls = self._queue.settle_all()
-        waiting, self._waiting = self._waiting, []
+        keys = [call.key for call in self._queue.settle_all()] + [event.call for event, _ in self._waiting]
+        self._waiting.clear()
         for display in self._displays.values():
             display.cancelled()
-        for call in calls:
+        for key in keys:
+            display = self._displays[key]
             self._note(
-                "call.settled", call=call.key, id=call.id, name=call.name, ok=False, code="INTERRUPTED"
+                "call.settled", call=key, id=display.call_id, name=display.name, ok=False, code="INTERRUPTED"
             )
-        keys = [call.key for call in calls] + [event.call for event, _ in waiting]
         return [
             ToolResult(key, False, code="INTERRUPTED", message="the turn was interrupted") for key in keys
         ]

@@ -205,11 +205,12 @@ def line_of(connection: int, frame: Frame, t: float) -> Line | None:
 
 def redacted(text: str) -> str:
     """A text frame without its credential, and without enough of a session's id to resume it."""
+    private = '"auth"' in text or '"sessionId"' in text or "\\u" in text
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        return _HIDDEN if '"auth"' in text or '"sessionId"' in text or "\\u" in text else without_tokens(text)
-    if '"auth"' in text or '"sessionId"' in text or "\\u" in text:
+        return _HIDDEN if private else without_tokens(text)
+    if private:
         text = json.dumps(_hidden(value), ensure_ascii=False)
     return without_tokens(text)
 

@@ -145,8 +145,7 @@ class _Replay:
             self.session.formats = {"input": ready["input"], "output": ready["output"]}
             self.session.open(*came, **members)
         else:
-            if isinstance(handled, int):
-                self.session.last = min(self.session.last, handled)
+            self.session.last = min(self.session.last, handled)
             self.session.resume(*came, **members)
         self._due = time.monotonic()
 
