@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from vrt_host.agents.base import Tool, ToolResult
-from vrt_host.agents.chat_history import LABEL, CallMade, History, outcome
-from vrt_host.agents.chat_model import Done, Names, Reader, Said, Writes
+from vrt_host.agents.chat_history import LABEL, CallMade, History, output
+from vrt_host.agents.chat_model import Done, Reader, Said, Writes, declarations
 from vrt_host.agents.chat_text import Clauses, Thinking, spoken
+from vrt_host.agents.model_tools import ToolNames
 from vrt_host.agents.provider import ProviderError
 
-NAMES = Names([Tool("lock"), Tool("turn on/off")])
+NAMES = ToolNames([Tool("lock"), Tool("turn on/off")])
 
 
 def chunk(delta, finish=None):
@@ -136,13 +137,13 @@ def test_too_many_calls_are_refused():
 
 
 def test_names_are_mapped_both_ways():
-    names = Names([Tool("turn on/off"), Tool("turn on_off"), Tool("x" * 80), Tool("x" * 81)])
-    declared = [one["function"]["name"] for one in names.declared]
+    names = ToolNames([Tool("turn on/off"), Tool("turn on_off"), Tool("x" * 80), Tool("x" * 81)])
+    declared = [one["function"]["name"] for one in declarations(names)]
     assert declared[:2] == ["turn_on_off", "turn_on_off_2"]
     assert all(len(name) <= 64 for name in declared)
     assert len(set(declared)) == 4
-    assert [names.ours(name) for name in declared] == ["turn on/off", "turn on_off", "x" * 80, "x" * 81]
-    assert names.ours("fly") == "fly"
+    assert [names.own(name) for name in declared] == ["turn on/off", "turn on_off", "x" * 80, "x" * 81]
+    assert names.own("fly") == "fly"
 
 
 # --- text on its way to the voice
@@ -258,9 +259,9 @@ def test_every_call_has_a_result_whatever_became_of_it():
 
 
 def test_outcome_says_what_was_wrong():
-    assert json.loads(outcome(ToolResult("c", True, {"n": 1}), "{}")) == {"ok": True, "output": {"n": 1}}
+    assert json.loads(output(ToolResult("c", True, {"n": 1}), "{}")) == {"ok": True, "output": {"n": 1}}
     refused = ToolResult("c", False, code="INVALID", message="no JSON")
-    assert json.loads(outcome(refused, "[cut")) == {
+    assert json.loads(output(refused, "[cut")) == {
         "ok": False,
         "code": "INVALID",
         "message": "no JSON",

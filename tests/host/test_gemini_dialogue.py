@@ -22,7 +22,8 @@ from vrt_host.agents.base import (
 )
 from vrt_host.agents.gemini_dialogue import Dialogue
 from vrt_host.agents.gemini_live import Options
-from vrt_host.agents.gemini_messages import Names, parse
+from vrt_host.agents.gemini_messages import function_name, parse
+from vrt_host.agents.model_tools import ToolNames
 
 SOUND = base64.b64encode(b"\x01\x01" * 2400).decode()
 AUDIO = {"modelTurn": {"parts": [{"inlineData": {"mimeType": "audio/pcm;rate=24000", "data": SOUND}}]}}
@@ -59,7 +60,7 @@ class Stage:
         self.dialogue = Dialogue(
             self.out,
             speaks=messages.dialect(chosen),
-            names=Names(TOOLS),
+            tools=ToolNames(TOOLS, function_name),
             instructions="Be brief.",
             context=context,
         )

@@ -12,7 +12,8 @@ from vrt_host.agents import options as agent_options
 from vrt_host.agents.base import Tool, ToolResult
 from vrt_host.agents.gemini_history import History
 from vrt_host.agents.gemini_live import Options
-from vrt_host.agents.gemini_messages import Names, parse
+from vrt_host.agents.gemini_messages import parse
+from vrt_host.agents.model_tools import ToolNames
 from vrt_host.agents.provider import ProviderError
 from vrt_host.errors import UsageError
 
@@ -30,9 +31,9 @@ def judged(frame):
 
 
 def set_up(chosen, *tools, **given):
-    names = Names(tools)
+    names = ToolNames(tools, messages.function_name)
     how = {"handle": None, "seeded": False, **given}
-    return judged(messages.setup(chosen, messages.dialect(chosen), tools, names, **how))["setup"]
+    return judged(messages.setup(chosen, messages.dialect(chosen), names, **how))["setup"]
 
 
 def said(**content):
@@ -89,8 +90,9 @@ def test_dialect_follows_the_model(model, text, context, behavior):
 
 
 def test_names_that_are_not_allowed_are_mapped_both_ways():
-    names = Names([Tool("2nd-light"), Tool("_2nd-light"), Tool("lock.front")])
-    allowed = [names.allowed(name) for name in ("2nd-light", "_2nd-light", "lock.front")]
+    tools = [Tool("2nd-light"), Tool("_2nd-light"), Tool("lock.front")]
+    names = ToolNames(tools, messages.function_name)
+    allowed = [name for name, _ in names.items()]
     assert allowed == ["_2nd-light", "__2nd-light", "lock.front"]
     assert [names.own(name) for name in allowed] == ["2nd-light", "_2nd-light", "lock.front"]
     assert names.own("made-up") == "made-up"

@@ -18,7 +18,8 @@ from vrt_host.agents.base import (
     TurnEnd,
     TurnState,
 )
-from vrt_host.agents.openai_history import ToolNames, heard_part
+from vrt_host.agents.model_tools import ToolNames
+from vrt_host.agents.openai_history import declarations, heard_part
 from vrt_host.agents.openai_session import Dialogue
 from vrt_host.agents.provider import ProviderError
 
@@ -300,7 +301,7 @@ def test_model_goes_on_once_it_has_all_results_and_the_response_is_done(stage):
     stage.dialogue.user_text("Lock")
     stage.created(turn="turn-1")
     stage.call(call="c1", arguments='{"a": 1')
-    stage.call(call="c2", name=ToolNames(TOOLS).declarations()[1]["name"])
+    stage.call(call="c2", name=declarations(ToolNames(TOOLS))[1]["name"])
     assert [(one.call, one.name, one.arguments) for one in stage.all(Call)] == [
         ("c1", "lock", '{"a": 1'),
         ("c2", "a.b", "{}"),
@@ -526,12 +527,12 @@ def test_unknown_event_is_ignored(answering):
 
 def test_tool_names_are_such_as_the_model_may_call():
     names = ToolNames(TOOLS)
-    allowed = [one["name"] for one in names.declarations()]
+    allowed = [one["name"] for one in declarations(names)]
     assert allowed[0] == "lock"
     assert len(set(allowed)) == 3
     assert all(
         len(name) <= 64 and name.replace("_", "").replace("-", "").isascii() and " " not in name
         for name in allowed
     )
-    assert [names.of_device(name) for name in allowed] == [tool.name for tool in TOOLS]
-    assert names.of_device("fly") == "fly"
+    assert [names.own(name) for name in allowed] == [tool.name for tool in TOOLS]
+    assert names.own("fly") == "fly"

@@ -1,6 +1,9 @@
 """The agents by name."""
 
+import re
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 from vrt_host.agents import registry
@@ -8,6 +11,8 @@ from vrt_host.agents.base import PCM16_24K, Abilities, Format
 from vrt_host.agents.echo import EchoAgent
 from vrt_host.agents.scripted import ScriptedAgent
 from vrt_host.errors import UsageError
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_each_call_makes_another_agent():
@@ -47,6 +52,25 @@ def test_missing_extra_is_one_line_that_says_what_to_install(monkeypatch):
     monkeypatch.setattr(sys, "meta_path", [Finder(), *sys.meta_path])
     with pytest.raises(UsageError, match=r"'onnxruntime'.*pip install \"vrt-edge\[local\]\""):
         registry.factory("local")
+
+
+@pytest.mark.parametrize("name", registry.ADAPTERS)
+def test_missing_package_of_an_adapter_names_extras_that_there_are(monkeypatch, name):
+    module = registry.ADAPTERS[name][0]
+
+    class Finder:
+        def find_spec(self, found, path, target=None):
+            if found == module:
+                raise ModuleNotFoundError("none", name="pydantic")
+
+    monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Finder(), *sys.meta_path])
+    with pytest.raises(UsageError) as told:
+        registry.factory(name)
+    extras = re.search(r'pip install "vrt-edge\[(.*)\]"', str(told.value))[1].split(",")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert set(extras) <= project["optional-dependencies"].keys()
+    assert f"vrt-edge[{','.join(extras)}]" in registry.AGENTS[name]
 
 
 def test_fault_of_ours_is_not_taken_for_a_missing_extra(monkeypatch):

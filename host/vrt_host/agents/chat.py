@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -37,12 +37,14 @@ from vrt_host.agents.base import (
     TurnState,
 )
 from vrt_host.agents.chat_ears import Ears
-from vrt_host.agents.chat_history import Answer, CallMade, History, outcome
-from vrt_host.agents.chat_model import Busy, ChatModel, Done, Names, Said, Wanted, Writes
+from vrt_host.agents.chat_history import Answer, CallMade, History, output
+from vrt_host.agents.chat_model import Busy, ChatModel, Done, Said, Wanted, Writes
 from vrt_host.agents.chat_mouth import Mouth
 from vrt_host.agents.chat_options import Options
+from vrt_host.agents.model_tools import ToolNames
 from vrt_host.agents.options import shown
 from vrt_host.agents.provider import Backoff, ProviderError
+from vrt_host.agents.tasks import Tasks
 from vrt_host.errors import AgentStartError, UsageError
 from vrt_host.speech import openai_api, parts
 from vrt_host.speech.segments import Segments
@@ -104,7 +106,7 @@ class ChatAgent(Agent):
         self._listening: _Turn | None = None
         """The turn of the utterance that is open."""
         self._calls: dict[tuple[str, str], _Open] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = Tasks(self.name, self._failed)
         self._closing: list[Callable[[], Awaitable[None]]] = []
         self._recognising = asyncio.Lock()
 
@@ -127,7 +129,7 @@ class ChatAgent(Agent):
             raise AgentStartError(f"chat: {error}") from error
         client = openai_api.client(options.base_url, shown(options.api_key), options.timeout_s)
         self._closing.append(client.close)
-        self._names = Names(session.tools)
+        self._names = ToolNames(session.tools)
         request = {
             "model": options.model,
             "temperature": options.temperature,
@@ -147,7 +149,7 @@ class ChatAgent(Agent):
             raise AgentStartError(error.line(self.name, self._secrets)) from error
         segments = Segments(vad, silence_ms=options.silence_ms, longest_ms=int(1000 * options.longest_s))
         self._ears = Ears(session.input, segments, recogniser, began=self._on_began, ended=self._on_ended)
-        self._hearing = self._spawn(self._ears.run())
+        self._hearing = self._tasks.spawn(self._ears.run())
 
     def _parts(self) -> tuple[parts.Recogniser, parts.Synthesiser | None]:
         """A speech endpoint without an address is the chat server's, and gets its key; no other server does."""
@@ -190,25 +192,13 @@ class ChatAgent(Agent):
         await asyncio.sleep(wait)
 
     async def close(self) -> None:
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.end()
         await asyncio.gather(*(close() for close in self._closing), return_exceptions=True)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-        return task
-
-    def _done(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("the chat agent failed", exc_info=error)
-            turn = next((turn.key for turn in self._turns.values() if task in (turn.task, turn.voice)), None)
-            message = "the chat agent failed; the host's log says why"
-            self._port.emit(AgentError(message, recoverable=task is not self._hearing, turn=turn))
+    def _failed(self, task: asyncio.Task[Any]) -> None:
+        turn = next((turn.key for turn in self._turns.values() if task in (turn.task, turn.voice)), None)
+        message = "the chat agent failed; the host's log says why"
+        self._port.emit(AgentError(message, recoverable=task is not self._hearing, turn=turn))
 
     # --- what the user says
 
@@ -229,7 +219,7 @@ class ChatAgent(Agent):
             return
         if turn is not None:
             self._port.emit(TurnState(turn.key, "thinking"))
-        self._spawn(self._answer_speech(turn, utterance))
+        self._tasks.spawn(self._answer_speech(turn, utterance))
 
     async def _answer_speech(self, turn: _Turn | None, utterance: parts.Utterance) -> None:
         try:
@@ -257,7 +247,7 @@ class ChatAgent(Agent):
     def user_text(self, text: str) -> None:
         turn = self._begin("thinking", typed=True)
         self._history.ask(text[:_LONGEST_CHARS])
-        turn.task = self._spawn(self._answer(turn))
+        turn.task = self._tasks.spawn(self._answer(turn))
 
     def context(self, value: Json) -> None:
         self._history.context(value)
@@ -322,7 +312,7 @@ class ChatAgent(Agent):
         if self._voice is None:
             return None
         mouth = Mouth(self._port, self._output, self._voice, answer, self._hoarse)
-        turn.voice = self._spawn(mouth.run())
+        turn.voice = self._tasks.spawn(mouth.run())
         return mouth
 
     async def _read(
@@ -355,7 +345,7 @@ class ChatAgent(Agent):
                         if call.number not in keys:
                             keys[call.number] = f"call-{next(self._keys)}"
                             self._port.emit(
-                                CallBegin(turn.key, keys[call.number], self._names.ours(call.name))
+                                CallBegin(turn.key, keys[call.number], self._names.own(call.name))
                             )
                         if delta:
                             self._port.emit(CallDelta(turn.key, keys[call.number], delta))
@@ -374,14 +364,14 @@ class ChatAgent(Agent):
             opened.append(_Open(made, self._loop.create_future()))
             self._calls[turn.key, key] = opened[-1]
         for key, call in wanted:
-            self._port.emit(Call(turn.key, key, self._names.ours(call.name), call.arguments))
+            self._port.emit(Call(turn.key, key, self._names.own(call.name), call.arguments))
         return opened
 
     def tool_result(self, turn: str, result: ToolResult) -> None:
         call = self._calls.pop((turn, result.call), None)
         if call is None:
             return
-        call.made.result = outcome(result, call.made.arguments)
+        call.made.result = output(result, call.made.arguments)
         call.result.set_result(result)
         if result.code == "TIMEOUT" and turn in self._turns:
             self._turns[turn].overdue = True
@@ -433,4 +423,4 @@ class ChatAgent(Agent):
         self._forget(dead)
         if dead.overdue:  # the host gave up waiting for the device, and closed the turn with it
             again = self._begin("thinking", typed=dead.typed)
-            again.task = self._spawn(self._answer(again))
+            again.task = self._tasks.spawn(self._answer(again))

@@ -16,8 +16,8 @@ from typing import Any
 
 from openai import AsyncOpenAI
 
-from vrt_host.agents.base import Tool
 from vrt_host.agents.chat_text import Thinking
+from vrt_host.agents.model_tools import ToolNames
 from vrt_host.agents.provider import ProviderError
 from vrt_host.speech.openai_api import FAILURES, problem, refusal
 
@@ -26,8 +26,6 @@ log = logging.getLogger(__name__)
 _LINE_CHARS = 1 << 20
 _CALLS = 32
 """Calls in one answer."""
-_NAME = re.compile(r"[^a-zA-Z0-9_-]")
-_NAME_CHARS = 64
 _HELD_CHARS = 8000
 _CALL_MARKS = ("{", "```", "<tool_call>")
 _FENCE = re.compile(r"^(?:<tool_call>|```(?:json)?)\s*(.*?)\s*(?:</tool_call>|```)?$", re.DOTALL)
@@ -73,41 +71,25 @@ class Done:
 Part = Said | Busy | Writes | Done
 
 
-class Names:
-    """Tools under names that every server allows, and back."""
-
-    def __init__(self, tools: Sequence[Tool]) -> None:
-        self._ours: dict[str, str] = {}
-        self.declared: list[dict[str, Any]] = []
-        """The tools as `/chat/completions` takes them."""
-        for tool in tools:
-            name = base = _NAME.sub("_", tool.name)[:_NAME_CHARS]
-            number = 1
-            while name in self._ours:
-                number += 1
-                name = f"{base[: _NAME_CHARS - 4]}_{number}"
-            self._ours[name] = tool.name
-            function: dict[str, Any] = {
-                "name": name,
-                "parameters": dict(tool.parameters or {"type": "object", "properties": {}}),
-            }
-            if tool.description:
-                function["description"] = tool.description
-            self.declared.append({"type": "function", "function": function})
-
-    def ours(self, name: str) -> str:
-        """The tool's own name; one that the model made up stays as it is."""
-        return self._ours.get(name, name)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._ours
+def declarations(names: ToolNames) -> list[dict[str, Any]]:
+    """The tools as `/chat/completions` takes them."""
+    declared: list[dict[str, Any]] = []
+    for name, tool in names.items():
+        function: dict[str, Any] = {
+            "name": name,
+            "parameters": dict(tool.parameters or {"type": "object", "properties": {}}),
+        }
+        if tool.description:
+            function["description"] = tool.description
+        declared.append({"type": "function", "function": function})
+    return declared
 
 
 @dataclass(slots=True)
 class Reader:
     """Makes parts of the chunks of one answer."""
 
-    names: Names
+    names: ToolNames
     calls: list[Wanted] = field(default_factory=list)
     finished: bool = False
     """The server said why it ended."""
@@ -250,11 +232,12 @@ class ChatModel:
     """A model on a server."""
 
     def __init__(
-        self, client: AsyncOpenAI, names: Names, request: Mapping[str, Any], extra: Mapping[str, Any]
+        self, client: AsyncOpenAI, names: ToolNames, request: Mapping[str, Any], extra: Mapping[str, Any]
     ) -> None:
         """`request`: the model's name and whatever else each request has; `extra`: what the SDK knows nothing of."""
         self._client = client
         self._names = names
+        self._declared = declarations(names)
         self._request = dict(request)
         self._extra = dict(extra)
 
@@ -272,8 +255,8 @@ class ChatModel:
         """The answer, `Done` at its end; raises `ProviderError`. To stop reading is to stop the model."""
         reader = Reader(self._names)
         request: dict[str, Any] = {**self._request, "messages": messages, "stream": True}
-        if self._names.declared:
-            request["tools"] = self._names.declared
+        if self._declared:
+            request["tools"] = self._declared
         told = False
         try:
             async with self._client.chat.completions.with_streaming_response.create(

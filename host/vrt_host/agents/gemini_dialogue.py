@@ -30,8 +30,9 @@ from vrt_host.agents.base import (
     TurnState,
 )
 from vrt_host.agents.gemini_history import History
-from vrt_host.agents.gemini_messages import Dialect, Incoming, ModelCall, Names
+from vrt_host.agents.gemini_messages import Dialect, Incoming, ModelCall
 from vrt_host.agents.gemini_turn import Batch, Outlet, Turn
+from vrt_host.agents.model_tools import ToolNames
 
 log = logging.getLogger(__name__)
 
@@ -45,17 +46,11 @@ class Dialogue:
     """One session's conversation, over any number of connections."""
 
     def __init__(
-        self,
-        outlet: Outlet,
-        *,
-        speaks: Dialect,
-        names: Names,
-        instructions: str,
-        context: Json,
+        self, outlet: Outlet, *, speaks: Dialect, tools: ToolNames, instructions: str, context: Json
     ) -> None:
         self._outlet = outlet
         self._speaks = speaks
-        self._names = names
+        self._tools = tools
         self._instructions = instructions
         self._keys = itertools.count(1)
         self._turns: dict[str, Turn] = {}
@@ -228,7 +223,7 @@ class Dialogue:
             turn.calls.discard(result.call)
             turn.overdue = turn.overdue or result.code == "TIMEOUT"
         batch.missing.discard(result.call)
-        text = messages.result_text(self._names.own(call.name), result)
+        text = messages.result_text(self._tools.own(call.name), result)
         turn = turn if turn is self._turn and result.code != "INTERRUPTED" else None
         if turn is None:
             self.history.add("user", text)
@@ -429,7 +424,7 @@ class Dialogue:
             self._calls[key] = batch, call
             turn.calls.add(key)
         for key, call in zip(keys, calls, strict=True):
-            self._outlet.emit(Call(turn.key, key, self._names.own(call.name), call.arguments))
+            self._outlet.emit(Call(turn.key, key, self._tools.own(call.name), call.arguments))
 
     def _on_generation_complete(self) -> None:
         if self._dead == "flowing":

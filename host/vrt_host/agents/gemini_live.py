@@ -11,7 +11,7 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from vrt_host.agents import gemini_messages as messages
 from vrt_host.agents.base import (
@@ -31,8 +31,10 @@ from vrt_host.agents.gemini_dialogue import Dialogue
 from vrt_host.agents.gemini_link import Link
 from vrt_host.agents.gemini_messages import Frame, Incoming
 from vrt_host.agents.gemini_options import Options
+from vrt_host.agents.model_tools import ToolNames
 from vrt_host.agents.options import shown
 from vrt_host.agents.provider import Backoff, ProviderError
+from vrt_host.agents.tasks import Tasks
 from vrt_host.errors import AgentStartError
 
 log = logging.getLogger(__name__)
@@ -72,7 +74,7 @@ class GeminiLive(Agent):
     def __init__(self, options: Options) -> None:
         self._options = options
         self._speaks = messages.dialect(options)
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = Tasks(self.name, self._failed)
         self._link: Link | None = None
         self._handle: tuple[str, int] | None = None
         """By which the model's session is resumed, and how much of the history it knows."""
@@ -98,12 +100,11 @@ class GeminiLive(Agent):
         """Connect; what the provider refuses is told in one line."""
         self._loop = asyncio.get_running_loop()
         self._port = port
-        self._tools = session.tools
-        self._names = messages.Names(session.tools)
+        self._tools = ToolNames(session.tools, messages.function_name)
         self._dialogue = Dialogue(
             self,
             speaks=self._speaks,
-            names=self._names,
+            tools=self._tools,
             instructions=self._options.instructions,
             context=session.context,
         )
@@ -111,24 +112,19 @@ class GeminiLive(Agent):
             link = await self._open()
         except ProviderError as error:
             raise AgentStartError(self._line(error)) from None
-        self._tasks = [self._loop.create_task(self._live(link)), self._loop.create_task(self._talk())]
-        for task in self._tasks:
-            task.add_done_callback(self._ended)
+        self._tasks.spawn(self._live(link))
+        self._tasks.spawn(self._talk())
 
     async def close(self) -> None:
         """Close the connection."""
         if self._timer is not None:
             self._timer.cancel()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.end()
         if self._link is not None:
             await self._link.close()
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("the agent gemini failed", exc_info=error)
-            self.emit(AgentError("the agent gemini failed; the host's log says why", recoverable=False))
+    def _failed(self, task: asyncio.Task[Any]) -> None:
+        self.emit(AgentError("the agent gemini failed; the host's log says why", recoverable=False))
 
     # --- what the user and the device do
 
@@ -397,11 +393,7 @@ class GeminiLive(Agent):
 
     async def _connect(self, handle: str | None) -> tuple[Link, list[Incoming]]:
         turns = self._dialogue.history.turns() if handle is None else []
-        first = [
-            messages.setup(
-                self._options, self._speaks, self._tools, self._names, handle=handle, seeded=bool(turns)
-            )
-        ]
+        first = [messages.setup(self._options, self._speaks, self._tools, handle=handle, seeded=bool(turns))]
         if turns:
             first.append(messages.content(turns, complete=self._speaks.seeds))
         url, headers = self._options.address()

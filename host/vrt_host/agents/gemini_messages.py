@@ -9,11 +9,12 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from vrt_host.agents.base import Json, Tool, ToolResult
+from vrt_host.agents.model_tools import ToolNames
 from vrt_host.agents.provider import Kind, ProviderError
 
 if TYPE_CHECKING:
@@ -61,25 +62,12 @@ def dialect(options: Options) -> Dialect:
     return Dialect("realtime", "later" if known == "3.1" else "update", behavior)
 
 
-class Names:
-    """Names of tools, as the provider allows them: a letter or underscore first."""
-
-    def __init__(self, tools: Iterable[Tool]) -> None:
-        self._given: dict[str, str] = {}
-        for tool in tools:
-            given = tool.name if re.match(r"[A-Za-z_]", tool.name) else f"_{tool.name}"
-            while given in self._given:
-                given = f"_{given}"
-            self._given[given] = tool.name
-        self._allowed = {name: given for given, name in self._given.items()}
-
-    def allowed(self, name: str) -> str:
-        """The tool's name for the provider."""
-        return self._allowed[name]
-
-    def own(self, name: str) -> str:
-        """The tool that the model means; one that it made up keeps its name, and is refused further on."""
-        return self._given.get(name, name)
+def function_name(name: str, taken: Container[str]) -> str:
+    """A name as the provider allows it: a letter or underscore first."""
+    made = name if re.match(r"[A-Za-z_]", name) else f"_{name}"
+    while made in taken:
+        made = f"_{made}"
+    return made
 
 
 # --- what is sent
@@ -88,8 +76,7 @@ class Names:
 def setup(
     options: Options,
     speaks: Dialect,
-    tools: Sequence[Tool],
-    names: Names,
+    tools: ToolNames,
     *,
     handle: str | None,
     seeded: bool,
@@ -109,8 +96,8 @@ def setup(
         "systemInstruction": {"parts": [{"text": options.instructions}]},
         "sessionResumption": {} if handle is None else {"handle": handle},
     }
-    if tools:
-        declared = [_declaration(tool, names, speaks) for tool in tools]
+    declared = [_declaration(name, tool, speaks) for name, tool in tools.items()]
+    if declared:
         asked["tools"] = [{"functionDeclarations": declared}]
     detection: Frame = {}
     if options.start_sensitivity is not None:
@@ -133,8 +120,8 @@ def setup(
     return {"setup": _merged(asked, options.setup)}
 
 
-def _declaration(tool: Tool, names: Names, speaks: Dialect) -> Frame:
-    made: Frame = {"name": names.allowed(tool.name), "description": tool.description or tool.name}
+def _declaration(name: str, tool: Tool, speaks: Dialect) -> Frame:
+    made: Frame = {"name": name, "description": tool.description or tool.name}
     if tool.parameters is not None:
         made["parametersJsonSchema"] = dict(tool.parameters)
     if speaks.behavior is not None:

@@ -12,9 +12,9 @@ import itertools
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal
 
 from vrt_host.agents import replies
 from vrt_host.agents.base import (
@@ -39,6 +39,7 @@ from vrt_host.agents.base import (
     TurnState,
 )
 from vrt_host.agents.intents import Beyond, Command, Intents, Meaning, complete
+from vrt_host.agents.tasks import Tasks
 from vrt_host.agents.understood import YES_MS, Understood, compare, stopped
 from vrt_host.errors import AgentStartError, UsageError
 from vrt_host.speech.codec import Codec, Samples, codec
@@ -51,7 +52,6 @@ from vrt_host.speech.vad import RATE
 
 log = logging.getLogger(__name__)
 
-_T = TypeVar("_T")
 Trace = Callable[..., None]
 """`trace(name, **fields)` is told when each stage of an answer is done, for measurements."""
 
@@ -142,7 +142,7 @@ class LocalAgent(Agent):
         self._confirmed: deque[int] = deque()
         self._recognised: dict[int, asyncio.Task[Understood]] = {}
         self._prepared: dict[str, Speech] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = Tasks(self.name, self._failed)
         self._dropped = 0
 
     @staticmethod
@@ -159,7 +159,7 @@ class LocalAgent(Agent):
             await asyncio.to_thread(self._learn, session)
         except UsageError as error:
             raise AgentStartError(str(error)) from error
-        self._hearing = self._spawn(self._listen())
+        self._hearing = self._tasks.spawn(self._listen())
 
     def _learn(self, session: SessionInfo) -> None:
         """Make everything that depends on the session's tools and formats. Runs in a thread."""
@@ -183,24 +183,12 @@ class LocalAgent(Agent):
         for turn in list(self._turns.values()):
             self._forget(turn)
         self._discard_prepared()
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.end()
 
-    def _spawn(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-        return task
-
-    def _done(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("the local agent failed", exc_info=error)
-            turn = next((turn.key for turn in self._turns.values() if turn.task is task), None)
-            message = "the local agent failed; the host's log says why"
-            self._port.emit(AgentError(message, recoverable=task is not self._hearing, turn=turn))
+    def _failed(self, task: asyncio.Task[Any]) -> None:
+        turn = next((turn.key for turn in self._turns.values() if turn.task is task), None)
+        message = "the local agent failed; the host's log says why"
+        self._port.emit(AgentError(message, recoverable=task is not self._hearing, turn=turn))
 
     # --- hearing
 
@@ -251,7 +239,7 @@ class LocalAgent(Agent):
             self._foresee(self._intents.parse(complete(event.grammar)))
         elif isinstance(event, Pause):
             self._trace("pause", grammar=event.grammar)
-            self._recognised[event.number] = self._spawn(self._recognise(event))
+            self._recognised[event.number] = self._tasks.spawn(self._recognise(event))
         else:
             self._trace("end", agreed=event.pause is not None, grammar=event.grammar)
             self._on_end(event)
@@ -306,9 +294,9 @@ class LocalAgent(Agent):
             self._port.emit(TurnState(turn.key, "thinking"))
         work = self._answer_speech(turn, end, recognised, self._talked_over)
         if turn is None:
-            self._spawn(work)
+            self._tasks.spawn(work)
         else:
-            turn.task = self._spawn(work)
+            turn.task = self._tasks.spawn(work)
 
     async def _answer_speech(
         self,
@@ -340,7 +328,7 @@ class LocalAgent(Agent):
 
     def user_text(self, text: str) -> None:
         turn = self._begin("thinking", typed=True)
-        turn.task = self._spawn(self._answer_text(turn, text[:_MAX_TEXT]))
+        turn.task = self._tasks.spawn(self._answer_text(turn, text[:_MAX_TEXT]))
 
     async def _answer_text(self, turn: _Turn, text: str) -> None:
         otherwise = replies.not_understood(self._intents.examples())
@@ -497,4 +485,4 @@ class LocalAgent(Agent):
         self._forget(dead)
         if dead.overdue is not None:  # the host gave up waiting for the device, and closed the turn with it
             again = self._begin("thinking", typed=dead.typed)
-            again.task = self._spawn(self._say(again, dead.overdue, last=True))
+            again.task = self._tasks.spawn(self._say(again, dead.overdue, last=True))

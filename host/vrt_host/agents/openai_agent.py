@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from vrt_host.agents.base import Agent, AgentError, AgentEvent, Format, Port, SessionInfo
-from vrt_host.agents.openai_history import ToolNames
+from vrt_host.agents.model_tools import ToolNames
 from vrt_host.agents.openai_keeper import Keeper
 from vrt_host.agents.openai_link import Link, headers
 from vrt_host.agents.openai_options import CommonOptions

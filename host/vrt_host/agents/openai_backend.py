@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from vrt_host.agents.base import AgentEvent, Call, CallBegin, CallDelta, ToolResult
+from vrt_host.agents.model_tools import ToolNames
 from vrt_host.agents.openai_errors import from_error
-from vrt_host.agents.openai_history import Called, History, ToolNames, items, outcome
+from vrt_host.agents.openai_history import Called, History, items, output
 from vrt_host.agents.openai_responses import LATE, Message, ModelCall, prune
 from vrt_host.agents.provider import ProviderError
 
@@ -118,7 +119,7 @@ class Backend:
         if call is None or call.done:
             return
         call.done = True
-        entry = Called(call.id, call.name, call.arguments, outcome(result))
+        entry = Called(call.id, call.name, call.arguments, output(result))
         self._history.add(entry)
         if call.session == self._session:
             self._item(items(entry)[1])
@@ -165,7 +166,7 @@ class Backend:
             call, name = str(item["call_id"]), str(item["name"])
             self._names[str(item.get("id"))] = call, name
             prune(self._names)
-            self._emit(CallBegin(self._active.key, call, self._tools.of_device(name)))
+            self._emit(CallBegin(self._active.key, call, self._tools.own(name)))
 
     def _on_done(self, item: Mapping[str, Any]) -> None:
         turn = self._active
@@ -176,7 +177,7 @@ class Backend:
             raise TypeError("a call without arguments")
         if call not in turn.calls:
             turn.calls[call] = ModelCall(call, name, arguments, self._session)
-            self._emit(Call(turn.key, call, self._tools.of_device(name), arguments))
+            self._emit(Call(turn.key, call, self._tools.own(name), arguments))
 
     def _on_end(self, event: Mapping[str, Any]) -> None:
         turn, self._active = self._active, None

@@ -14,7 +14,7 @@ from vrt_host.agents.openai_history import (
     data_message,
     heard_part,
     items,
-    outcome,
+    output,
 )
 from vrt_host.agents.openai_responses import LATE, Item, Message, ModelCall
 
@@ -50,7 +50,7 @@ class Conversation:
 
     def settle(self, call: ModelCall, result: ToolResult) -> None:
         """A call has its result. A session that did not make the call gets both."""
-        entry = Called(call.id, call.name, call.arguments, outcome(result))
+        entry = Called(call.id, call.name, call.arguments, output(result))
         self.history.add(entry)
         made = items(entry)
         self._put(made[1:] if call.session == self.session else made)

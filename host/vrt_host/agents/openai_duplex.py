@@ -30,9 +30,10 @@ from vrt_host.agents.base import (
     TurnEnd,
     TurnState,
 )
+from vrt_host.agents.model_tools import ToolNames
 from vrt_host.agents.openai_backend import Backend
 from vrt_host.agents.openai_errors import from_error
-from vrt_host.agents.openai_history import History, Said, ToolNames, data_message, heard_part
+from vrt_host.agents.openai_history import History, Said, data_message, heard_part
 from vrt_host.agents.openai_jitter import Jitter
 from vrt_host.agents.openai_responses import Item, Message, ModelCall, prune
 from vrt_host.agents.provider import ProviderError

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from vrt_host.agents.openai_link import Link
 from vrt_host.agents.provider import Backoff, ProviderError
+from vrt_host.agents.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
@@ -58,14 +59,14 @@ class Keeper:
         self._spare: Link | None = None
         self._ends: float | None = None
         self._dialled = 0.0
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks(name, lambda task: talk.failed())
         self._malformed = False
         self._wanted = asyncio.Event()
 
     async def open(self) -> None:
         """The first session; raises `ProviderError`."""
         await self._use(*await self._talk.dial())
-        self._spawn(self._run())
+        self._tasks.spawn(self._run())
 
     def hurry(self) -> None:
         """Somebody needs the connection. Without one it is made only then."""
@@ -73,25 +74,10 @@ class Keeper:
 
     async def close(self) -> None:
         """End it."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.end()
         for link in (self._link, self._spare):
             if link is not None:
                 await link.close()
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-        return task
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("the agent %s failed", self._name, exc_info=error)
-            self._talk.failed()
 
     async def _use(self, link: Link, ends: float | None) -> None:
         self._link, self._ends, self._dialled = link, ends, time.time()
@@ -102,13 +88,13 @@ class Keeper:
         backoff = Backoff()
         while True:
             assert self._link is not None
-            renewal = self._spawn(self._renew())
+            renewal = self._tasks.spawn(self._renew())
             error = await self._serve(self._link)
             renewal.cancel()
             await asyncio.gather(renewal, return_exceptions=True)
             link, self._link = self._link, None
             assert link is not None
-            closing = self._spawn(link.close())
+            closing = self._tasks.spawn(link.close())
             spare, self._spare = self._spare, None
             if time.time() - self._dialled > _LASTING_S:
                 backoff.reset()
@@ -186,4 +172,4 @@ class Keeper:
         self._ends = ends
         link = self._link
         assert link is not None
-        self._spawn(link.close())
+        self._tasks.spawn(link.close())

@@ -26,7 +26,7 @@ from vrt_host.agents.base import (
 from vrt_host.agents.openai_agent import OpenAIBase, expiry, silence
 from vrt_host.agents.openai_duplex import Duplex
 from vrt_host.agents.openai_errors import from_error
-from vrt_host.agents.openai_history import DATA_RULE
+from vrt_host.agents.openai_history import DATA_RULE, declarations
 from vrt_host.agents.openai_link import Link, address
 from vrt_host.agents.openai_options import CommonOptions, merged
 from vrt_host.agents.provider import Kind, ProviderError
@@ -190,7 +190,7 @@ class LiveAgent(OpenAIBase):
         backend: dict[str, Any] = {
             "model": options.backend_model,
             "instructions": f"{options.backend_instructions}\n\n{DATA_RULE}",
-            "tools": self._tools.declarations(),
+            "tools": declarations(self._tools),
         }
         if options.reasoning is not None:
             backend["reasoning"] = {"effort": options.reasoning}

@@ -22,7 +22,7 @@ from vrt_host.agents.base import (
 )
 from vrt_host.agents.openai_agent import OpenAIBase, expiry, silence
 from vrt_host.agents.openai_errors import from_error
-from vrt_host.agents.openai_history import DATA_RULE
+from vrt_host.agents.openai_history import DATA_RULE, declarations
 from vrt_host.agents.openai_link import Link, address
 from vrt_host.agents.openai_options import CommonOptions, merged
 from vrt_host.agents.openai_pump import Pump
@@ -211,7 +211,7 @@ class OpenAIAgent(OpenAIBase):
             (session if flat else output)["voice"] = options.voice
         if options.max_output_tokens is not None:
             session["max_output_tokens"] = options.max_output_tokens
-        session |= {"audio": {"input": input_, "output": output}, "tools": self._tools.declarations()}
+        session |= {"audio": {"input": input_, "output": output}, "tools": declarations(self._tools)}
         return merged(session, options.session)
 
     def _check(self, session: Mapping[str, Any]) -> None:

@@ -34,9 +34,10 @@ from vrt_host.agents.base import (
     TurnEnd,
     TurnState,
 )
+from vrt_host.agents.model_tools import ToolNames
 from vrt_host.agents.openai_conversation import Conversation
 from vrt_host.agents.openai_errors import from_error
-from vrt_host.agents.openai_history import Said, ToolNames
+from vrt_host.agents.openai_history import Said
 from vrt_host.agents.openai_responses import (
     BUSY,
     LATE,
@@ -300,7 +301,7 @@ class Dialogue:
             self._names[str(item["id"])] = call, name
             prune(self._names)
             response.turn.answered = True
-            self._emit(CallBegin(response.turn.key, call, self._tools.of_device(name)))
+            self._emit(CallBegin(response.turn.key, call, self._tools.own(name)))
 
     def _on_arguments(self, event: Mapping[str, Any]) -> None:
         response = self._responses.of(event)
@@ -321,7 +322,7 @@ class Dialogue:
             turn.answered = turn.owes = True
             turn.calls[call] = ModelCall(call, name, arguments, self._conversation.session)
             # That of a dead turn is answered too: the model's conversation must not have a call without a result.
-            self._emit(Call(turn.key, call, self._tools.of_device(name), arguments))
+            self._emit(Call(turn.key, call, self._tools.own(name), arguments))
 
     def _on_item_done(self, event: Mapping[str, Any]) -> None:
         response, item = self._responses.of(event), event["item"]

@@ -24,13 +24,13 @@ AGENTS = {
 }
 """Name -> what it is, for help texts."""
 
-ADAPTERS: dict[str, tuple[str, str]] = {
-    "openai": ("vrt_host.agents.openai_realtime", "OpenAIAgent"),
-    "openai_live": ("vrt_host.agents.openai_live", "LiveAgent"),
-    "gemini": ("vrt_host.agents.gemini_live", "GeminiLive"),
-    "chat": ("vrt_host.agents.chat", "ChatAgent"),
+ADAPTERS: dict[str, tuple[str, str, str]] = {
+    "openai": ("vrt_host.agents.openai_realtime", "OpenAIAgent", "openai"),
+    "openai_live": ("vrt_host.agents.openai_live", "LiveAgent", "openai"),
+    "gemini": ("vrt_host.agents.gemini_live", "GeminiLive", "gemini"),
+    "chat": ("vrt_host.agents.chat", "ChatAgent", "chat,local"),
 }
-"""Name -> module and class of an adapter for somebody's model. The module has the adapter's `Options`."""
+"""Name -> module, class and extra of an adapter for somebody's model. The module has the adapter's `Options`."""
 
 
 def factory(name: str, *, script: Path | None = None, config: Path | None = None) -> Callable[[], Agent]:
@@ -59,13 +59,13 @@ class _Adapter:
     """Makes one agent with options for each session. What is wrong with the options is told at once."""
 
     def __init__(self, name: str, config: Path | None) -> None:
-        module, made = ADAPTERS[name]
-        self._kind = _load(module, made, name)
+        module, made, extra = ADAPTERS[name]
+        self._kind = _load(module, made, extra)
         from vrt_host.agents.options import load  # noqa: PLC0415  (its package comes with the adapters' extras)
 
-        options = getattr(importlib.import_module(module), "Options")  # noqa: B009  (mypy knows no such module)
+        options = importlib.import_module(module).Options
         self._options = load(options, name, config, agents=ADAPTERS)
-        self.abilities = getattr(self._kind, "abilities")  # noqa: B009
+        self.abilities = self._kind.abilities
 
     def prepare(self) -> None:
         """Load what all sessions share."""
@@ -74,8 +74,8 @@ class _Adapter:
             prepare(self._options)
 
     def __call__(self) -> Agent:
-        made: Agent = self._kind(self._options)
-        return made
+        made: Callable[[Any], Agent] = self._kind
+        return made(self._options)
 
 
 def prepare(agents: Callable[[], Agent]) -> None:
@@ -101,9 +101,9 @@ def _scripted(path: Path) -> Callable[[], Agent]:
     return lambda: ScriptedAgent(script)
 
 
-def _load(module: str, name: str, extra: str = "local") -> Callable[..., Agent]:
+def _load(module: str, name: str, extra: str = "local") -> type[Agent]:
     try:
-        made: Callable[..., Agent] = getattr(importlib.import_module(module), name)
+        made: type[Agent] = getattr(importlib.import_module(module), name)
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("vrt_host"):
             raise
