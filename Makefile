@@ -23,7 +23,7 @@ demo: .venv/.demo ## play the whole conversation: real firmware, simulated board
 	@$(BIN)/vrt demo
 
 test: .venv/.test ## run every test
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder
 
 mutants: .venv/.test ## every broken client, server and seeded fault: each is found by its own check (8 minutes)
 	@VRT_MUTANTS=all $(BIN)/python -m pytest -q tests/conformance tests/model

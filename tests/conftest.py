@@ -1,6 +1,7 @@
 """Shared by all tests: firmware tests raise `SkipTest`, which pytest must read as a skip."""
 
 import gc
+import signal
 import sys
 from pathlib import Path
 
@@ -10,6 +11,9 @@ import pytest
 from support import SkipTest
 
 sys.path.append(str(Path(__file__).parent))  # `peers` is a package here and in its processes
+
+# A shell that starts the tests in the background has them ignore Ctrl-C, and all commands that they start with them.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 hypothesis.settings.register_profile("vrt", deadline=None)  # a busy machine is no failure
 hypothesis.settings.load_profile("vrt")
