@@ -207,6 +207,8 @@ def test_unplugged_while_it_writes(chips, board, tmp_path, monkeypatch, capsys):
     def pull(percent):
         chips.running[-1].kill()
         chips.running[-1].wait()
+        # The port goes with the board; its terminal's number would be the next test's.
+        Path(chips.port).unlink(missing_ok=True)
 
     monkeypatch.setattr("vrt_host.device.progress.Progress.show", lambda self, percent: pull(percent))
     code, _, err = vrt(capsys, "--port", chips.port, "--micropython", image)
