@@ -334,6 +334,7 @@ class Listener:
 
     def __init__(self, board: SimBoard) -> None:
         self._events: asyncio.Queue[Event] = asyncio.Queue()
+        self._sounds = False
         board.listen(self._events.put_nowait)
 
     async def next(self, name: str, **fields: Any) -> Event:
@@ -341,8 +342,15 @@ class Listener:
         async with asyncio.timeout(DEADLINE_S):
             while True:
                 event = await self._events.get()
+                if event["event"] == "sound":
+                    self._sounds = event["on"]
                 if event["event"] == name and all(event.get(key) == value for key, value in fields.items()):
                     return event
+
+    async def quiet(self) -> None:
+        """Wait until the speaker is silent, which it is not yet when the echo has just been measured."""
+        if self._sounds:
+            await self.next("sound", on=False)
 
 
 def voice(seconds: float) -> np.ndarray[Any, np.dtype[np.int16]]:
@@ -362,6 +370,7 @@ async def silence() -> list[dict[str, Any]]:
         listener = Listener(board)
         hardware = board.hardware
         await listener.next("ready")
+        await listener.quiet()
         depth_ms = hardware.dac.depth_s * 1000 if hardware.dac else 0.0
         after_cut, after_onset = [], []
         for _ in range(INTERRUPTIONS):
