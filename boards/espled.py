@@ -1,27 +1,29 @@
-# What the LED shows of the device's state: a colour where it has one, and a rhythm. No two states look alike on any kind.
+# What the LED shows of the device's state: a rhythm, which no two states have in common, and a colour where it has one. So whoever
+# sees no colours, or has an LED of one, can tell them all apart.
 from machine import Pin
 from micropython import const
 
 _SLOT_MS = const(125)  # a rhythm is 16 of these, the lowest bit first, over and over
 _BRIGHT = const(40)  # of 255: a chain of LEDs blinds, and takes current
 
-# state: (red, green, blue, rhythm of LEDs with colours, rhythm of a single colour)
+# state: (red, green, blue, rhythm)
 _STATES = {
-    "off": (0, 0, 0, 0x0000, 0x0000),
-    "connecting": (0, 0, 1, 0x00FF, 0x00FF),  # a second on, a second off
-    "idle": (0, 0, 1, 0x0001, 0x0001),  # a flash now and then
-    "listening": (0, 1, 0, 0xFFFF, 0xFFFF),  # steady
-    "thinking": (1, 1, 0, 0x3333, 0x3333),  # twice a second
-    "speaking": (0, 1, 1, 0xFFFF, 0x7777),  # on, with short gaps
-    "confirm": (1, 0, 1, 0x5555, 0x5555),  # four times a second
-    "muted": (1, 0, 0, 0xFFFF, 0x0005),  # two flashes
-    "error": (1, 0, 0, 0x5555, 0x0015),  # three flashes
-    "wifi": (0, 0, 1, 0x0055, 0x0055),  # four flashes
-    "denied": (1, 0, 0, 0x0155, 0x0155),  # five flashes
-    "setup": (1, 1, 1, 0x0F0F, 0x0F0F),  # half a second on, half a second off
-    "update": (1, 1, 1, 0x7777, 0x7FFF),  # on, with a short gap
-    "forget": (1, 0, 0, 0x7777, 0x0777),  # three long flashes
+    "off": (0, 0, 0, 0x0000),
+    "connecting": (0, 0, 1, 0x00FF),  # a second on, a second off
+    "idle": (0, 0, 1, 0x0001),  # a flash now and then
+    "listening": (0, 1, 0, 0xFFFF),  # steady
+    "thinking": (1, 1, 0, 0x3333),  # twice a second
+    "speaking": (0, 1, 1, 0x7777),  # on, with gaps
+    "confirm": (1, 0, 1, 0x5555),  # four times a second
+    "muted": (1, 0, 0, 0x0005),  # two flashes
+    "error": (1, 0, 0, 0x0015),  # three flashes
+    "wifi": (0, 0, 1, 0x0055),  # four flashes
+    "denied": (1, 0, 0, 0x0155),  # five flashes
+    "setup": (1, 1, 1, 0x0F0F),  # half a second on, half a second off
+    "update": (1, 1, 1, 0x7FFF),  # on, with a short gap
+    "forget": (1, 0, 0, 0x0777),  # three long flashes
 }
+_DARK = (0, 0, 0)
 
 
 class Light:
@@ -39,6 +41,7 @@ class Light:
             level = self.off if kind in ("gpio", "rgb") else 0
             self.pins = [Pin(number, Pin.OUT, value=level) for number in numbers]
         self.state = "off"
+        self.color = _DARK  # of the state, as the LED takes it
         self.since = 0  # when it began
         self.lit = True  # neither: the first step writes
         self._write(False)
@@ -47,28 +50,28 @@ class Light:
         if state != self.state:
             self.state = state
             self.since = now
-            self._write(_STATES[state][self._rhythm()] & 1 == 1, True)
+            self.color = _STATES[state][:3]
+            if self.kind == "ws2812":
+                self.color = tuple([_BRIGHT * part for part in self.color])
+            self._write(_STATES[state][3] & 1 == 1, True)
 
     def step(self, now):
-        # To be called often; writes only what changes.
+        # To be called often; writes only what changes, and allocates nothing.
         slot = ((now - self.since) & 0x3FFFFFFF) // _SLOT_MS % 16
-        self._write(_STATES[self.state][self._rhythm()] >> slot & 1 == 1)
-
-    def _rhythm(self):
-        return 4 if self.kind == "gpio" else 3
+        self._write(_STATES[self.state][3] >> slot & 1 == 1)
 
     def _write(self, lit, anew=False):
         if lit == self.lit and not anew:
             return
         self.lit = lit
-        color = _STATES[self.state] if lit else _STATES["off"]
+        color = self.color if lit else _DARK
         if self.kind == "gpio":
             self.pins[0].value(self.off ^ lit)
         elif self.kind == "rgb":
             for i in range(3):
                 self.pins[i].value(self.off ^ color[i])
         elif self.kind == "ws2812":
-            self.chain.fill((_BRIGHT * color[0], _BRIGHT * color[1], _BRIGHT * color[2]))
+            self.chain.fill(color)
             self.chain.write()
         else:
             self._apa102(color)

@@ -163,6 +163,48 @@ def test_no_two_states_look_alike():
             seen[key] = state
 
 
+def test_the_rhythm_alone_tells_every_state():
+    # For whoever does not tell colours apart, on every kind of LED.
+    for name in profiles():
+        entry = described(name).get("led")
+        if entry is None or entry["kind"] == "apa102":
+            continue
+        board, machine = booted(name, codec_chips())
+        seen = {}
+        for state in states():
+            board.led(state)
+            lit = []
+            for _ in range(16):
+                board.wait(None, 125)
+                lit.append(any(shown(machine, entry)))
+            key = min([json.dumps(lit[i:] + lit[:i]) for i in range(16)])
+            assert key not in seen, f"{name}: {state} has the rhythm of {seen.get(key)}"
+            seen[key] = state
+
+
+def test_a_light_that_blinks_allocates_nothing():
+    if sys.implementation.name != "micropython":
+        raise SkipTest("no heap lock here")
+    board, _ = booted("bread-compact-s3")
+    light = board._light
+    light.show("confirm", 0)
+
+    class Chain:
+        def fill(self, color):
+            pass
+
+        def write(self):
+            pass
+
+    light.chain = Chain()
+    micropython.heap_lock()
+    try:
+        for slot in range(32):
+            light.step(125 * slot)
+    finally:
+        micropython.heap_unlock()
+
+
 def test_apa102_gets_a_start_a_colour_for_each_led_and_an_end():
     entry = described("lilygo-t-circle-s3")["led"]
     board, machine = booted("lilygo-t-circle-s3")
