@@ -18,10 +18,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
-from collections.abc import Callable, Coroutine, Sequence
-from functools import partial
+from collections.abc import Callable, Coroutine
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -33,14 +31,14 @@ from websockets.typing import Origin
 from vrt_host.agents.base import Agent
 from vrt_host.auth import ANONYMOUS, Authenticator
 from vrt_host.config import ServerConfig, TurnLimits, why_not
-from vrt_host.connection import Connection, Event
 from vrt_host.errors import AgentStartError, UsageError
 from vrt_host.links.base import Link
 from vrt_host.links.serial import SerialLink
 from vrt_host.links.websocket import CLOSE_TIMEOUT_S, WRITE_LIMIT, WebSocketLink, quiet
 from vrt_host.ports import Ports
-from vrt_host.runner import Alarm, Observer, Runner, printable, without_tokens
-from vrt_host.session import AudioFrame, Close, Fault, Hello, Limits, Message
+from vrt_host.runner import Observer, Runner, printable
+from vrt_host.seat import Seat
+from vrt_host.session import Close, Hello, Limits
 from vrt_host.tools import DeclaredTools
 
 if TYPE_CHECKING:
@@ -51,8 +49,6 @@ log = logging.getLogger(__name__)
 READ_ON = 2
 """A message this many times larger than allowed is still read, so that it can be refused by name (decisions 7)."""
 HANDSHAKE_S = 10.0
-FAULTS_LOGGED = 20
-"""Lines that the faults of one link may fill in the log."""
 TOKENS_EVERY_S = 5.0
 """How often the tokens file is looked at, so that a revoked token ends the session it opened."""
 
@@ -80,9 +76,7 @@ async def serve(
         if updates is not None:
             await stack.enter_async_context(updates.listen(config, host.auth))
         most = READ_ON * host.limits.message_bytes
-        await stack.enter_async_context(
-            Ports(config.serial, partial(Seat, host), max_message=most, link=serial_link)
-        )
+        await stack.enter_async_context(Ports(config.serial, host.seat, max_message=most, link=serial_link))
         await _serve(host, await host.listen(link), ready, stop)
 
 
@@ -210,12 +204,22 @@ class Host:
     async def _on_link(self, link: ServerConnection) -> None:
         """The life of one link."""
         assert isinstance(link, WebSocketLink)
-        seat = Seat(self, link)
+        seat = self.seat(link)
         try:
             link.attach(seat)
             await link.wait_closed()
         finally:
             seat.gone()
+
+    def seat(self, link: Link) -> Seat:
+        """A seat for one more client."""
+        seat = Seat(self, link)
+        self._seats.add(seat)
+        return seat
+
+    def left(self, seat: Seat) -> None:
+        """Its link is gone."""
+        self._seats.discard(seat)
 
     # --- sessions
 
@@ -306,183 +310,6 @@ class Host:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
-
-
-class Seat:
-    """A link with its connection, and the session it is bound to, if any. Is the link's `Receiver`."""
-
-    def __init__(self, host: Host, link: Link) -> None:
-        self._host = host
-        host._seats.add(self)
-        self._loop = asyncio.get_running_loop()
-        self.link = link
-        self.peer = link.peer
-        self.runner: Runner | None = None
-        self.connection = Connection(host.limits, self.now(), wake=self._wake)
-        self._alarm = Alarm(self._loop, self.flush)
-        self._scheduled = False
-        self._flushing = False
-        self._over = False
-        self._faults = 0
-        self._observer = host.observer
-        self._observe("link.open", peer=link.peer)
-
-    def now(self) -> float:
-        """The time that everything below the server is told."""
-        return self._loop.time()
-
-    def bind(self, runner: Runner) -> None:
-        """The connection carries this session now."""
-        self.runner = runner
-        runner.carrier = self
-
-    # --- what the link reports
-
-    def text(self, frame: str) -> None:
-        """`Receiver.text`."""
-        if self._observer is not None:
-            self._observe_message("message.in", frame)
-        self.connection.receive_text(frame, self.now())
-
-    def audio(self, frame: bytes) -> None:
-        """`Receiver.audio`."""
-        if self._observer is not None:
-            self._observe("audio.in", bytes=len(frame))
-        self.connection.receive_audio(frame, self.now())
-
-    def heard(self) -> None:
-        """`Receiver.heard`."""
-        self.connection.heard(self.now())
-
-    def lost(self, *, too_large: bool) -> None:
-        """`Receiver.lost`."""
-        self._observe("link.lost", too_large=too_large)
-        if too_large:
-            self.connection.receive_too_large(self.now())
-        else:
-            self.connection.receive_eof(self.now())
-        self.flush()
-        self._over = True
-        self._alarm.cancel()
-
-    def gone(self) -> None:
-        """Nothing is left of the link."""
-        self._host._seats.discard(self)
-        self._alarm.cancel()
-        self.connection.receive_eof(self.now())
-        self.runner = None
-
-    # --- what goes through it
-
-    def admit(self, seconds: float) -> bool:
-        """`Carrier.admit`."""
-        return self.link.admit(seconds)
-
-    def flush(self) -> None:
-        """Handle what came, run the session, send what waits."""
-        self._scheduled = False
-        if self._flushing:
-            return
-        self._flushing = True
-        try:
-            self._flush()
-        except Exception:
-            log.exception("a link from %s failed", self.peer)
-            self._end(1011, "internal error")
-        finally:
-            self._flushing = False
-
-    def _flush(self) -> None:
-        now = self.now()
-        connection = self.connection
-        connection.tick(now)
-        events = connection.events()
-        while True:
-            mine = self._sort(events) if events else ()
-            runner = self.runner
-            if runner is not None and (mine or runner.carrier is self):
-                runner.run(now, mine)
-            events = connection.events()
-            if not events:
-                break
-        self._send()
-        if not self._over:
-            self._alarm.set(connection.deadline)
-
-    def _sort(self, events: Sequence[Event]) -> list[Message | AudioFrame]:
-        """Those that are for the session, in order; the server gets the others."""
-        mine: list[Message | AudioFrame] = []
-        for event in events:
-            if isinstance(event, (AudioFrame, Message)):
-                mine.append(event)
-            elif isinstance(event, Hello):
-                self._host.open(self, event)
-            else:
-                self._on_fault(event)
-        return mine
-
-    def _on_fault(self, fault: Fault) -> None:
-        """Log what the peer did wrong, as long as it does not fill the log with it."""
-        self._faults += 1
-        text = printable(fault.text, 200)
-        if self._faults <= FAULTS_LOGGED:
-            log.info("%s: %s: %s", self.peer, fault.code, text)
-            if self._faults == FAULTS_LOGGED:
-                log.info("%s: further faults of this link are not logged", self.peer)
-        self._observe("fault", code=fault.code, text=text)
-
-    def _send(self) -> None:
-        link, connection = self.link, self.connection
-        if self._over:
-            return
-        if link.writable or connection.closing is not None:
-            frames = connection.data_to_send()
-            if frames:
-                if self._observer is not None:
-                    self._observe_sent(frames)
-                link.write(frames)
-        closing = connection.closing
-        if closing is not None:
-            self._observe("link.close", code=closing.code, reason=closing.reason)
-            self._end(closing.code, closing.reason)
-            # Parks a session that is still bound: its link is as good as gone.
-            connection.receive_eof(self.now())
-
-    def _wake(self) -> None:
-        if not self._scheduled and not self._flushing:
-            self._scheduled = True
-            self._loop.call_soon(self.flush)
-
-    def _end(self, code: int, reason: str) -> None:
-        self._over = True
-        self._alarm.cancel()
-        self.link.end(code, reason)
-
-    # --- for the event log
-
-    def _observe(self, name: str, /, **fields: Any) -> None:
-        if self._observer is not None:
-            session = None if self.runner is None else self.runner.id
-            self._observer({"t": self.now(), "event": name, "session": session, **fields})
-
-    def _observe_message(self, name: str, frame: str) -> None:
-        frame = without_tokens(frame)  # also the error that quotes what a client put into the wrong place
-        try:
-            message = json.loads(frame)
-        except (ValueError, RecursionError):
-            message = None
-        if isinstance(message, dict):
-            message.pop("auth", None)  # a credential has no place in a log
-            self._observe(name, message=message)
-        else:
-            self._observe(name, text=printable(frame, 200))
-
-    def _observe_sent(self, frames: list[str | bytes]) -> None:
-        for frame in frames:
-            if isinstance(frame, str):
-                self._observe_message("message.out", frame)
-            else:
-                self._observe("audio.out", bytes=len(frame))
 
 
 def _device(hello: Hello) -> str | None:
