@@ -13,6 +13,8 @@ from micropython import const
 storage = "/"  # where the firmware keeps its files
 
 _SLICE_MS = const(5)  # so soon what the hardware has to say is noticed
+_PROMPT_MS = const(3_600_000)  # what the firmware sets the watchdog to when it ends
+_RUNS = b"vrt"  # in the memory that a reset leaves as it is: the firmware runs
 _SECRET = ("token", "password", "key", "auth")  # fields that never reach the log
 
 NAME = ""
@@ -24,6 +26,7 @@ _light = None  # espled.Light
 _link = 0  # what `wait` was told to look at, or None; at first neither
 _events = None  # poll() of that
 _dog = None  # WDT
+_cause = None  # of the start, in a word
 
 
 # --- what the firmware may call
@@ -57,7 +60,10 @@ def safe():
         one.value(one.safe)
     for port in espsound.ports:
         if port:
-            port.deinit()
+            try:
+                port.deinit()
+            except Exception as error:  # a chip that is gone keeps nobody from ending
+                print("vrt:", error)
 
 
 def wait(link, wait_ms):
@@ -108,25 +114,35 @@ def config():
 
 
 def restart():
+    machine.RTC().memory(b"")
     machine.reset()
 
 
 def reset_cause():
-    # Why the chip started, in a word.
-    words = {
-        machine.PWRON_RESET: "power",
-        machine.HARD_RESET: "reset",
-        machine.WDT_RESET: "watchdog",
-        machine.DEEPSLEEP_RESET: "sleep",
-        machine.SOFT_RESET: "soft",
-    }
-    return words.get(machine.reset_cause(), "unknown")
+    # Why the chip started, in a word. `watchdog`: while the firmware ran, and not by its doing; that, or the system under it
+    # failed, which the port does not tell from machine.reset().
+    global _cause
+    if _cause is None:
+        words = {
+            machine.PWRON_RESET: "power",
+            machine.HARD_RESET: "reset",
+            machine.WDT_RESET: "watchdog",
+            machine.DEEPSLEEP_RESET: "sleep",
+            machine.SOFT_RESET: "soft",
+        }
+        _cause = words.get(machine.reset_cause(), "unknown")
+        memory = machine.RTC().memory
+        if _cause in ("reset", "watchdog"):
+            _cause = "watchdog" if memory() == _RUNS else "reset"
+        memory(b"")
+    return _cause
 
 
 def watchdog(ms):
     # The board restarts when `wait` is not called for so long. It cannot be switched off again.
     global _dog
     _dog = machine.WDT(timeout=ms)
+    machine.RTC().memory(_RUNS if ms < _PROMPT_MS else b"")
 
 
 def _serial():
@@ -173,8 +189,10 @@ def start(file):
     for entry in made.get("held", {}).values():
         Pin(entry["pin"], Pin.OUT, value=entry["level"])
     espsound.made = made
-    if "pin" in made["speaker"].get("amplifier", ()):
+    try:
         espsound.amplify(0)
+    except Exception as error:  # no expander: told again, and better, when sound is wanted
+        print("vrt:", error)
     if "button" in made:
         pulls = {"up": Pin.PULL_UP, "down": Pin.PULL_DOWN, None: None}
         _button = Pin(made["button"]["pin"], Pin.IN, pulls[made["button"]["pull"]])  # type: ignore[arg-type]

@@ -93,12 +93,14 @@ class Port:
         # The other direction takes the hardware. `again` sees to a read that is under way.
         if self.i2s is None:
             return
-        if self.k:
-            amplify(0)
-        if self.clock:
-            self.clock.deinit()
-        self.i2s.deinit()
-        self.i2s = self.clock = None
+        try:
+            if self.k:
+                amplify(0)
+        finally:
+            if self.clock:
+                self.clock.deinit()
+            self.i2s.deinit()
+            self.i2s = self.clock = None
 
     def deinit(self):
         self.buf = None

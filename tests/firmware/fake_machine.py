@@ -138,6 +138,15 @@ class WDT:
         self.fed += 1
 
 
+class RTC:
+    # Its memory keeps what it holds over every reset but that of the power.
+    def memory(self, data=None):
+        if data is None:
+            return machine.kept
+        machine.kept = data
+        return None
+
+
 class UART:
     def __init__(self, unit, baudrate, *, tx, rx, rxbuf, txbuf, timeout):
         assert timeout == 0, "reading would wait"
@@ -183,7 +192,8 @@ class NeoPixel:
 class Machine:
     # What `import machine` gives, and what a test looks at. `sound(i)` is what the microphone hears.
     def __init__(self):
-        self.Pin, self.I2S, self.I2C, self.WDT, self.UART = Pin, I2S, I2C, WDT, UART
+        self.Pin, self.I2S, self.I2C, self.WDT, self.UART, self.RTC = Pin, I2S, I2C, WDT, UART, RTC
+        self.kept = b""
         self.now_us = 0
         self.pins = {}  # levels by number
         self.pulls = {}

@@ -92,6 +92,16 @@ def test_held_pins_and_the_amplifier_have_their_level_at_boot():
         amplifier = entry["speaker"].get("amplifier", {})
         if "pin" in amplifier:
             assert machine.pins[amplifier["pin"]] == 1 - amplifier["on"]
+        elif "expander" in amplifier:  # as a reset leaves it, it may be on
+            register, bits = {0x43: (0x05, 0x6E), 0x20: (0x03, 0x01)}[amplifier["address"]]
+            assert machine.chips[amplifier["address"]].registers[register] & bits == 0
+
+
+def test_a_board_starts_without_its_expander():
+    chips = codec_chips()
+    del chips[0x20]
+    board, _ = booted("waveshare-s3-audio-board", chips)
+    assert board.NAME == "waveshare-s3-audio-board"
 
 
 def test_the_button_is_pressed_at_its_active_level():
@@ -274,13 +284,53 @@ def test_restart_resets_the_chip():
     raises(Reset, board.restart)
 
 
-def test_the_cause_of_a_start_is_in_words():
+def caused(cause, kept):
+    # What the next start hears of its cause, with that in the memory; twice, since it is asked twice.
     board, machine = booted("bread-compact-s3")
-    assert board.reset_cause() == "power"
-    machine.cause = machine.WDT_RESET
+    machine.cause, machine.kept = cause, kept
+    word = board.reset_cause()
+    assert board.reset_cause() == word
+    return word
+
+
+def test_the_cause_of_a_start_is_in_words():
+    made = fake_machine.Machine
+    for cause, word in (
+        (made.PWRON_RESET, "power"),
+        (made.HARD_RESET, "reset"),
+        (made.SOFT_RESET, "soft"),
+        (99, "unknown"),
+    ):
+        assert caused(cause, b"") == word
+
+
+def kept_by(act):
+    # What the memory holds after a run that ends so.
+    board, machine = booted("bread-compact-s3")
+    board.watchdog(30_000)
+    act(board)
+    return machine.kept
+
+
+def test_a_reset_that_the_firmware_did_not_want_is_told_from_one_that_it_did():
+    # The chip says "reset" of both machine.reset() and a fault of the system, and "watchdog" also of a board left at its prompt.
+    made = fake_machine.Machine
+    ran = kept_by(lambda board: board.wait(None, 1))
+    ended = kept_by(lambda board: board.watchdog(3_600_000))
+    restarted = kept_by(lambda board: raises(Reset, board.restart))
+    for cause in (made.HARD_RESET, made.WDT_RESET):
+        assert caused(cause, ran) == "watchdog"
+        assert caused(cause, ended) == caused(cause, restarted) == "reset"
+    assert caused(made.SOFT_RESET, ran) == "soft"
+    assert caused(made.PWRON_RESET, ran) == "power"
+
+
+def test_one_reset_is_told_once():
+    board, machine = booted("bread-compact-s3")
+    machine.cause, machine.kept = machine.HARD_RESET, kept_by(lambda board: None)
+    fake_machine.machine = machine
     assert board.reset_cause() == "watchdog"
-    machine.cause = 99
-    assert board.reset_cause() == "unknown"
+    assert machine.kept == b""
 
 
 def test_a_uart_is_a_stream_that_does_not_wait():

@@ -244,6 +244,14 @@ def test_safe_silences_every_board_and_leaves_its_ports_free():
         assert talk.machine.open == {}
 
 
+def test_a_chip_that_is_gone_keeps_no_output_from_its_safe_level_and_no_port_open():
+    talk = Talk("m5-atoms3r-echo-base")
+    talk.run(200, speaking=True)
+    talk.machine.chips.clear()
+    talk.board.safe()
+    assert talk.machine.open == {}
+
+
 def test_a_closed_microphone_does_not_come_back():
     board, machine = booted("esp32-s3-box-3", codec_chips())
     mic = board.microphone()
@@ -291,9 +299,10 @@ def test_a_missing_codec_is_told_with_its_bus():
 
 
 def test_what_an_expander_holds_is_there_before_the_microphone():
-    board, machine = booted("waveshare-s3-audio-board", codec_chips())
+    chips = codec_chips()
+    chips[0x20].registers[2] = 0
+    board, machine = booted("waveshare-s3-audio-board", chips)
     registers = machine.chips[0x20].registers
-    registers[2] = 0
     board.microphone()
     assert registers[2] & 0x43 == 0x43
     assert registers[6] & 0x43 == 0
