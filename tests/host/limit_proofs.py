@@ -37,7 +37,7 @@ PROOFS = {
     "protocol.wire.U32_MAX": "host/test_session.py::test_send_closes_the_session_when_the_numbers_are_used_up",
     "config.ServerConfig.stop_timeout": _SERVER + "stop_does_not_wait_for_an_agent_that_hangs",
     "protocol.wire.SHOWN": "host/test_wire.py::test_error_text_is_bounded",
-    "server.FAULTS_LOGGED": _SERVER + "peer_cannot_fill_the_log_with_its_faults",
+    "seat.FAULTS_LOGGED": _SERVER + "peer_cannot_fill_the_log_with_its_faults",
     # The host: links and tokens
     "server.HANDSHAKE_S": _LIMITS + "stranger_who_does_not_shake_hands_is_cut_off",
     "links.websocket.CLOSE_TIMEOUT_S": _WEBSOCKET + "peer_that_closes_and_stays_is_cut_off",

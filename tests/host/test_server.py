@@ -15,7 +15,8 @@ from vrt_host.agents.echo import EchoAgent
 from vrt_host.auth import TokenFile
 from vrt_host.config import ServerConfig
 from vrt_host.errors import AgentStartError, UsageError
-from vrt_host.server import FAULTS_LOGGED, serve
+from vrt_host.seat import FAULTS_LOGGED
+from vrt_host.server import serve
 from vrt_host.session import Limits
 from vrt_host.tools import DeclaredTools
 from websockets.asyncio.client import connect

@@ -11,7 +11,8 @@ from hand_loop import HandLoop
 from vrt_host.agents import base
 from vrt_host.config import ServerConfig, TurnLimits
 from vrt_host.errors import AgentStartError
-from vrt_host.server import Host, Seat
+from vrt_host.seat import Seat
+from vrt_host.server import Host
 from vrt_host.session import Limits, State
 
 LIMITS = Limits(resume_window_s=10, heartbeat_s=6, kept_messages=48)
