@@ -19,6 +19,10 @@ class Chip(Restarting):
         self.flash = flash
         self.cause = cause
         self.dog = []
+        self.press_ms = 300
+
+    def button(self):
+        return super().button() and self.clock.now < self.held_at + self.press_ms
 
     def reset_cause(self):
         return self.cause
@@ -49,7 +53,7 @@ def flash(**more):
     return Flash(crash, more.get("files", {}))
 
 
-def boot(flash, cause="soft", **more):
+def boot(flash, cause="reset", **more):
     # One start that ends in a crash; returns its board.
     board = Chip(flash, cause)
     app = Crashing(board, **more)
@@ -109,15 +113,44 @@ def test_crashes_soon_after_the_start_never_end_in_a_loop():
         board = boot(memory)
         assert board.codes() == ["CRASH"]
         assert board.clock.now < 5000
-    board = boot(memory)
-    assert board.codes() == ["CRASH", "CRASHES"]
-    assert board.clock.now > 600_000  # a long pause, and then another try
+    assert boot(memory).codes() == ["CRASH"]
+    board = boot(memory)  # one rest, before it starts again: what crashes may be the start
+    assert board.codes() == ["CRASHES", "CRASH"]
+    assert 600_000 < board.clock.now < 605_000  # a long pause, and then another try
     assert board.restarted == 1
     assert board.made_safe >= 2
     assert board.lights[-1] == "error"
     assert set(board.dog[1:]) == {3_600_000}
-    again = boot(memory)
-    assert again.codes()[0] == "CRASHES"  # also before it starts again: what crashes may be the start
+
+
+def test_who_mends_it_at_the_cable_waits_for_no_rest():
+    # A soft reset is somebody's at the console: nothing else makes one.
+    memory = flash()
+    for _ in range(4):
+        boot(memory)
+    board = boot(memory, "soft")
+    assert board.codes() == ["CRASH"]
+    assert board.clock.now < 5000
+    assert board.log()["early"] == 1
+
+
+def test_a_crash_that_ends_at_the_prompt_begins_no_row():
+    # Such as an error in the user's tools: the board does not start again by itself, so it cannot do so for ever.
+    def broken(board):
+        raise NameError("tols")
+
+    memory = flash()
+    for _ in range(5):
+        board = Chip(memory)
+        kept, main.os = main.os, memory
+        try:
+            raises(NameError, with_start, broken, board, memory)
+        finally:
+            main.os = kept
+        assert (board.restarted, board.codes()) == (0, ["CRASH"])
+        assert board.clock.now < 5000
+    log = board.log()
+    assert (log["early"], log["told"], len(log["crashes"])) == (0, False, 4)
 
 
 def test_a_press_ends_the_rest():
@@ -131,7 +164,28 @@ def test_a_press_ends_the_rest():
         kept["early"] = 3
         crash._save(board, kept)
         crash.look(board)
-    assert 60_000 <= board.clock.now < 61_000
+    assert 60_000 <= board.clock.now < 61_000 + board.press_ms
+
+
+def test_the_press_that_ends_the_rest_does_not_stop_the_start():
+    from vrt.build import cancelled  # noqa: PLC0415
+
+    memory = flash(files={FILE: json.dumps({"early": 3, "told": True, "crashes": []})})
+    board = Chip(memory)
+    board.held_at = 60_000
+    with memory:
+        crash.look(board)
+    assert not board.button()
+    assert not cancelled(board, 2000)
+
+
+def test_a_button_that_stays_down_holds_the_start_up_only_for_a_while():
+    memory = flash(files={FILE: json.dumps({"early": 3, "told": True, "crashes": []})})
+    board = Chip(memory)
+    board.held_at, board.press_ms = 0, 10_000_000
+    with memory:
+        crash.look(board)
+    assert 20_000 <= board.clock.now < 21_000
 
 
 def test_crashes_after_a_long_run_are_no_loop():
@@ -243,6 +297,9 @@ def test_a_log_that_is_damaged_begins_anew():
         "{}",
         '{"early":"x","crashes":[],"told":true}',
         '{"early":1,"crashes":5,"told":true}',
+        '{"early":1,"crashes":[5],"told":true}',
+        '{"early":0,"crashes":[{"error":"of another version"}],"told":false}',
+        '{"early":0,"crashes":[{"error":5,"at":""}],"told":false}',
     ):
         board = boot(Flash(crash, {FILE: text}))
         assert len(board.log()["crashes"]) == 1

@@ -20,15 +20,21 @@ _TEXT = const(160)  # characters of an error
 _EARLY_MS = const(300_000)  # so long after the start nothing is early any more
 _MOST = const(3)  # early ones in a row; then the device rests
 _REST_MS = const(600_000)
+_UP_MS = const(20_000)  # for the button to come up again, which would stop the start
 _SECRETS = ("token", "wifi_password")
 
 
 def look(board):
     # At the start: writes down what the chip says of the one before. Returns None when there is nothing to tell, else what the
-    # App shall have as its `crash`. Rests first when it must.
+    # App shall have as its `crash`. Rests first when it must; not for somebody at the console, whose start is a soft reset.
     log = _load(board)
-    if _reset(board) == "watchdog":
-        _add(board, log, "Watchdog: the program hung, perhaps in a tool", "", None)
+    cause = _reset(board)
+    if cause == "watchdog":
+        text = "Watchdog: the program hung, perhaps in a tool, or the system under it failed"
+        _add(board, log, text, "", None, True)
+        _save(board, log)
+    elif cause == "soft" and log["early"]:
+        log["early"] = 0
         _save(board, log)
     if log["early"] >= _MOST:
         rest(board)
@@ -38,8 +44,8 @@ def look(board):
 
 
 def ended(board, error, began, again):
-    # The device has crashed: writes it down and tells it. began: ticks of the start. again: it will start anew, which it does
-    # not do at once when it has come to nothing several times.
+    # The device has crashed: writes it down and tells it. began: ticks of the start. again: it will start anew; else the prompt
+    # waits, and there is no row to count.
     gc.collect()
     log = _load(board)
     text = clean(board, f"{type(error).__name__}: {error}")
@@ -49,12 +55,10 @@ def ended(board, error, began, again):
         sys.print_exception(error, out)  # pyright: ignore[reportArgumentType]
         trace = clean(board, out.getvalue().decode())  # pyright: ignore[reportAttributeAccessIssue]
     uptime = diff(time.ticks_ms(), began)
-    _add(board, log, text, _place(trace), uptime)
+    _add(board, log, text, _place(trace), uptime, again)
     board.event("error", code="CRASH", message=text)
     print(trace)
     _save(board, log)
-    if again and log["early"] >= _MOST:
-        rest(board)
 
 
 def rest(board):
@@ -67,6 +71,9 @@ def rest(board):
     print("vrt:", text + "; Ctrl-C stops it")
     begun = time.ticks_ms()
     while diff(time.ticks_ms(), begun) < _REST_MS and not board.button():
+        board.wait(None, 100)
+    begun = time.ticks_ms()
+    while board.button() and diff(time.ticks_ms(), begun) < _UP_MS:
         board.wait(None, 100)
 
 
@@ -127,9 +134,9 @@ def _reset(board):
     return board.reset_cause() if hasattr(board, "reset_cause") else ""
 
 
-def _add(board, log, text, place, uptime):
+def _add(board, log, text, place, uptime, again):
     # uptime: ms; None: unknown, which counts as early; negative: beyond the clock's span.
-    early = uptime is None or 0 <= uptime < _EARLY_MS
+    early = again and (uptime is None or 0 <= uptime < _EARLY_MS)
     log["early"] = log["early"] + 1 if early else 0
     log["told"] = False
     entry = {"error": text[:_TEXT], "at": place, "reset": _reset(board), "firmware": VERSION}
@@ -142,7 +149,9 @@ def _load(board):
     try:
         with open(board.storage + _FILE) as file:
             log = json.loads(file.read())
-        if isinstance(log["early"], int) and isinstance(log["crashes"], list) and "told" in log:
+        crashes = log["crashes"]
+        texts = [isinstance(one["error"], str) and isinstance(one["at"], str) for one in crashes]
+        if isinstance(log["early"], int) and isinstance(crashes, list) and "told" in log and all(texts):
             return log
     except (OSError, ValueError, KeyError, TypeError):
         pass
