@@ -32,13 +32,14 @@ class Stage:
     """A dialogue, what it emitted, what it sent since it was last asked, and what it told of errors."""
 
     def __init__(self, *, transcribed=False):
-        self.events, self._sent, self.told, self.timers = [], [], [], []
+        self.events, self._sent, self.told, self.noted, self.timers = [], [], [], [], []
         self.dialogue = Dialogue(
             self.events.append,
             ToolNames(TOOLS),
             PCMU,
             later=lambda seconds, work: self.timers.append(work),
             told=lambda error, turn: self.told.append((error.kind, turn)),
+            noted=lambda error: self.noted.append(error.said),
         )
         self.dialogue.ready(self._sent.append, transcribed=transcribed)
 
@@ -384,6 +385,211 @@ def test_user_is_told_of_a_call_that_took_too_long(stage):
     assert stage.sent("response.create")[-1]["response"]["metadata"] == {"turn": "turn-2"}
 
 
+def test_call_that_was_cut_off_while_it_was_written_is_none(answering):
+    of = {"response_id": "r1", "item_id": "x", "call_id": "c1"}
+    item = {"id": "x", "type": "function_call", "call_id": "c1", "name": "lock", "arguments": '{"a'}
+    answering.hear("response.output_item.added", response_id="r1", item={**item, "arguments": ""})
+    answering.hear("response.function_call_arguments.done", name="lock", arguments='{"a', **of)
+    answering.hear("response.output_item.done", response_id="r1", item={**item, "status": "incomplete"})
+    answering.done(status="incomplete", status_details={"reason": "max_output_tokens"})
+    assert answering.all(Call) == []
+    assert answering.told == [("refused", None)], "the user is told why there is half an answer"
+    assert len(answering.all(TurnEnd)) == 1
+
+
+def test_call_that_only_its_arguments_tell_is_made_at_the_end(answering):
+    of = {"response_id": "r1", "item_id": "x", "call_id": "c1"}
+    answering.hear("response.function_call_arguments.done", name="lock", arguments="{}", **of)
+    assert answering.all(Call) == []
+    answering.done()
+    assert [(one.call, one.arguments) for one in answering.all(Call)] == [("c1", "{}")]
+    assert answering.all(TurnEnd) == []
+
+
+@pytest.mark.parametrize(("written", "arguments"), [("", "{}"), ({"a": 1}, '{"a": 1}'), ('{"a', '{"a')])
+def test_arguments_are_handed_on_as_they_are(answering, written, arguments):
+    item = {"id": "x", "type": "function_call", "call_id": "c1", "name": "lock", "arguments": written}
+    answering.hear("response.output_item.added", response_id="r1", item={"id": "x", "type": "function_call"})
+    answering.hear("response.output_item.done", response_id="r1", item=item)
+    answering.done(output=[item])
+    assert [one.arguments for one in answering.all(Call)] == [arguments]
+
+
+def test_call_that_cannot_be_understood_does_not_hold_up_the_turn(answering):
+    with pytest.raises(ProviderError):
+        answering.done(output=[{"type": "function_call", "id": "x", "status": "completed"}])
+    assert len(answering.all(TurnEnd)) == 1
+    answering.sent()
+    answering.dialogue.user_text("And now?")
+    assert len(answering.sent("response.create")) == 1
+
+
+# --- what the server does not say
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_answer_that_does_not_begin_is_not_waited_for_without_end(stage, asked):
+    if asked:
+        stage.dialogue.user_text("Hello")
+    else:
+        stage.speech()
+    stage.timers[-1]()
+    assert stage.told == [("gone", "turn-1")]
+    stage.sent()
+    stage.dialogue.user_text("And now?")
+    assert len(stage.sent("response.create")) == 1, "what was asked before is not waited for"
+
+
+def test_answer_that_is_being_made_is_waited_for(answering):
+    for work in list(answering.timers):
+        work()
+    assert answering.told == []
+    answering.done()
+    for work in list(answering.timers):
+        work()
+    assert answering.told == []
+
+
+def test_end_of_what_the_server_cancelled_is_not_waited_for_without_end(answering):
+    answering.speech(commit=False)
+    answering.dialogue.interrupted("turn-1", [])
+    answering.dialogue.user_text("And now?")
+    assert answering.sent("response.create") == []
+    answering.timers[-1]()
+    assert answering.told == [("gone", "turn-3")]
+    answering.dialogue.user_text("And now?")
+    assert len(answering.sent("response.create")) == 1
+
+
+def test_text_without_a_connection_is_not_kept_waiting(stage):
+    stage.dialogue.lost(GONE)
+    stage.dialogue.user_text("Hello")
+    stage.timers[-1]()
+    assert stage.told == [("gone", "turn-1")]
+    stage.again()
+    assert stage.sent("response.create") == []
+
+
+def test_next_connection_gives_an_answer_its_time_anew(stage):
+    stage.dialogue.user_text("Hello")
+    early = stage.timers[-1]
+    stage.dialogue.lost(GONE)
+    stage.again()
+    early()
+    assert stage.told == []
+
+
+@pytest.mark.parametrize("kind", ["server_error", "rate_limit_error"])
+def test_fault_of_the_servers_own_ends_what_it_owes(stage, kind):
+    stage.speech()
+    stage.hear("error", error={"type": kind, "code": None, "message": "Sorry.", "event_id": None})
+    assert stage.told == [("gone" if kind == "server_error" else "rate", "turn-1")]
+
+
+def test_error_that_does_not_say_what_it_is_about_is_of_what_was_asked_unless_that_begins(stage):
+    error = {"type": "invalid_request_error", "message": "No.", "event_id": None}
+    stage.dialogue.user_text("Hello")
+    stage.hear("error", error=error)
+    stage.timers[-1]()
+    assert stage.told == [("refused", "turn-1")]
+    stage.dialogue.user_text("And now?")
+    stage.hear("error", error=error)
+    doubt = stage.timers[-1]
+    stage.created(turn="turn-2")
+    stage.done()
+    doubt()
+    assert stage.told[1:] == [("refused", None)]
+
+
+@pytest.mark.parametrize("code", ["conversation_already_has_active_response", None])
+def test_utterance_that_the_server_could_not_answer_is_answered_later(answering, code):
+    answering.speech()  # before it the server began a response that nobody wants any more
+    message = "Conversation already has an active response in progress: r1."
+    answering.hear("error", error={"type": "invalid_request_error", "code": code, "message": message})
+    assert answering.sent("response.create") == []
+    answering.done(status="cancelled")
+    assert answering.sent("response.create")[0]["response"]["metadata"] == {"turn": "turn-2"}
+    assert answering.told == []
+
+
+def test_response_that_the_server_began_with_a_result_is_the_one_that_was_asked_for(stage):
+    stage.dialogue.user_text("Lock")
+    stage.created(turn="turn-1")
+    stage.call()
+    stage.done()
+    stage.dialogue.tool_result("turn-1", ToolResult("c1", True))
+    about = stage.sent("response.create")[-1]["event_id"]
+    stage.created("r2")
+    code = "conversation_already_has_active_response"
+    stage.hear("error", error={"type": "invalid_request_error", "code": code, "event_id": about})
+    stage.audio("r2")
+    stage.done("r2")
+    assert stage.sent("response.create") == []
+    assert len(stage.all(TurnEnd)) == 1
+
+
+def test_response_that_ends_before_it_begins_is_told(stage):
+    stage.dialogue.user_text("Hello")
+    error = {"type": "requests", "code": "rate_limit_exceeded", "message": "Too many."}
+    stage.done(
+        status="failed", status_details={"type": "failed", "error": error}, metadata={"turn": "turn-1"}
+    )
+    assert stage.told == [("rate", "turn-1")]
+    stage.sent()
+    stage.dialogue.user_text("And now?")
+    assert len(stage.sent("response.create")) == 1
+
+
+def test_speech_that_is_told_twice_is_one_utterance(stage):
+    stage.speech(commit=False)
+    stage.speech()
+    assert len(stage.all(TurnBegin)) == 1
+
+
+def test_what_is_null_is_no_word(answering):
+    of = {"response_id": "r1", "item_id": "i1", "content_index": 0}
+    answering.hear("response.output_audio_transcript.delta", delta="", **of)
+    answering.hear("response.output_audio_transcript.done", transcript=None, **of)
+    answering.hear("response.output_audio_transcript.done", transcript="one two three four", **of)
+    said = [(one.text, one.final) for one in answering.all(Transcript)]
+    assert said == [("one two three four", False), ("", True)]
+    answering.speech()
+    answering.hear("conversation.item.input_audio_transcription.completed", item_id="u1", transcript=None)
+    assert answering.all(Transcript)[-1].text == ""
+
+
+def test_text_that_comes_whole_is_shown(stage):
+    stage.dialogue.user_text("Hello")
+    stage.created()
+    of = {"response_id": "r1", "item_id": "i1", "content_index": 0}
+    stage.hear("response.output_text.done", text="Good day", **of)
+    assert [(one.text, one.final) for one in stage.all(Text)] == [("Good day", True)]
+
+
+def test_transcription_that_failed_is_noted_and_not_waited_for():
+    stage = Stage(transcribed=True)
+    stage.speech()
+    stage.created()
+    stage.done()
+    error = {"type": "transcription_error", "code": "audio_unintelligible", "message": "It\nis noise."}
+    stage.hear("conversation.item.input_audio_transcription.failed", item_id="u1", error=error)
+    assert len(stage.all(TurnEnd)) == 1
+    assert "It\nis noise." in stage.noted[0]
+    assert stage.told == []
+
+
+def test_answer_that_was_not_heard_at_all_is_not_in_the_history(stage):
+    stage.dialogue.user_text("Hello")
+    stage.created(turn="turn-1")
+    stage.says("one two")
+    stage.sent()
+    stage.dialogue.interrupted("turn-1", [])
+    assert [one.get("audio_end_ms") for one in stage.sent()] == [None, 0]
+    stage.dialogue.lost(GONE)
+    stage.again()
+    assert [one["item"]["content"][0]["text"] for one in stage.sent()] == ["Hello"]
+
+
 # --- context and history
 
 
@@ -470,6 +676,13 @@ def test_words_that_only_the_server_had_are_said_again(stage):
     assert stage.dialogue.lost(GONE) is False
 
 
+def test_refusal_of_the_next_session_ends_the_turn(stage):
+    stage.dialogue.user_text("Hello")
+    stage.dialogue.lost(ProviderError("refused", "no"))
+    assert stage.told == [("refused", "turn-1")]
+    assert stage.dialogue.resting
+
+
 def test_half_an_answer_is_told_as_lost(answering):
     answering.dialogue.lost(GONE)
     assert answering.told == [("gone", "turn-1")]
@@ -506,7 +719,7 @@ def test_heard_part_is_whole_words(heard, part):
         {"type": "response.output_audio.delta", "response_id": "r1", "item_id": "i1", "delta": 7},
         {"type": "response.output_item.done", "response_id": "r1", "item": 7},
         {"type": "response.done", "response": None},
-        {"type": "response.function_call_arguments.done", "item_id": "x", "response_id": "r1", "arguments": {}},
+        {"type": "response.output_item.done", "response_id": "r1", "item": {"type": "function_call", "id": "x"}},
         {"type": "conversation.item.input_audio_transcription.completed"},
     ],
 )  # fmt: skip

@@ -43,9 +43,8 @@ class OpenAIBase(Agent):
         try:
             await self._keeper.open()
         except ProviderError as error:
-            line = error.line(self.name, [self._key])
-            log.warning("%s", line)
-            raise AgentStartError(line) from None
+            self._note(error)
+            raise AgentStartError(error.line(self.name, [self._key])) from None
 
     @abstractmethod
     def _prepare(self) -> None:
@@ -56,8 +55,11 @@ class OpenAIBase(Agent):
         """Hand over an event."""
 
     def _tell(self, error: ProviderError, turn: str | None) -> None:
-        log.warning("%s", error.line(self.name, [self._key]))
+        self._note(error)
         self._emit(error.event(self.name, turn, [self._key]))
+
+    def _note(self, error: ProviderError) -> None:
+        log.warning("%s", error.line(self.name, [self._key]))
 
     def _later(self, seconds: float, work: Callable[[], None]) -> None:
         handle: asyncio.TimerHandle

@@ -67,7 +67,7 @@ class Conversation:
             return
         heard_ms = min(heard_ms, produced_ms)
         item.said.text = heard_part(item.said.text, heard_ms, produced_ms)
-        if self._send is not None and item.session == self.session and item.produced:
+        if self._send is not None and item.session == self.session:
             about = {"item_id": item.id, "content_index": item.content, "audio_end_ms": heard_ms}
             self._send({"type": "conversation.item.truncate", "event_id": self._late(), **about})
 

@@ -50,22 +50,42 @@ _KINDS: dict[str, Kind] = {
 }
 """`code` or `type` of an error -> kind."""
 
+BUSY = "conversation_already_has_active_response"
+NOT_ACTIVE = "response_cancel_not_active"
+_WORDS = {
+    "already has an active response": BUSY,
+    "no active response": NOT_ACTIVE,
+    "incorrect api key": "invalid_api_key",
+    "invalid api key": "invalid_api_key",
+}
+"""In the message of an error -> its code, for servers that leave that out."""
+
 _AUDIO = ("audio", "voice", "format", "speed", "turn_detection")
 """A parameter with one of these in it is a matter of format."""
 
 _STATUS: dict[int, Kind] = {401: "key", 403: "key", 404: "version", 408: "rate", 429: "rate"}
+_STATUS |= dict.fromkeys((500, 502, 503, 504), "unreachable")
 _NOT_FOUND = "check base_url and model"
+
+
+def code_of(error: Mapping[str, Any]) -> str:
+    """The code of an error, "" if it has none."""
+    if code := str(error.get("code") or ""):
+        return code
+    said = str(error.get("message") or "").lower()
+    return next((code for words, code in _WORDS.items() if words in said), "")
 
 
 def kind_of(error: Mapping[str, Any]) -> Kind:
     """The kind of an `error` object with `type`, `code`, `param` and `message`, all of them optional."""
     param = str(error.get("param") or "")
-    code, type_ = (str(error.get(name) or "").lower() for name in ("code", "type"))
+    code, type_ = code_of(error).lower(), str(error.get("type") or "").lower()
     if "session" in param and any(word in param for word in _AUDIO):
         return "format"
     if param in ("model", "session.model"):
         return "model"
-    return _KINDS.get(code) or _KINDS.get(type_) or "refused"
+    number = int(code) if code.isdigit() and len(code) == 3 else 0
+    return _KINDS.get(code) or _KINDS.get(type_) or _STATUS.get(number) or "refused"
 
 
 def from_error(error: object) -> ProviderError:

@@ -5,6 +5,7 @@ Also its tools as OpenAI's models get them.
 
 from __future__ import annotations
 
+import base64
 import json
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -70,9 +71,16 @@ class History:
         return reversed(kept)
 
 
+def sound(delta: object) -> bytes:
+    """A piece of the model's sound, as its servers write it; raises `ValueError` or `TypeError`."""
+    if not isinstance(delta, str):
+        raise TypeError("sound that is no text")
+    return base64.b64decode(delta + "=" * (-len(delta) % 4), validate=True)
+
+
 def heard_part(text: str, heard_ms: int, whole_ms: int) -> str:
     """So much of a text as was heard of it, in whole words; by the share of its sound, since nothing tells it better."""
-    if heard_ms >= whole_ms:
+    if heard_ms >= whole_ms > 0:
         return text
     part = text[: len(text) * max(0, heard_ms) // max(1, whole_ms)]
     return part.rpartition(" ")[0]

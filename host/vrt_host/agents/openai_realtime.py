@@ -84,7 +84,9 @@ class OpenAIAgent(OpenAIBase):
 
     def _prepare(self) -> None:
         output = self._session.output
-        self._dialogue = Dialogue(self._emit, self._tools, output, later=self._later, told=self._tell)
+        self._dialogue = Dialogue(
+            self._emit, self._tools, output, later=self._later, told=self._tell, noted=self._note
+        )
         self._pump = Pump(self._port, _PENT_UP_S * output.bytes_per_second, self._dialogue.cut)
         self._dialogue.context(self._session.context)
 

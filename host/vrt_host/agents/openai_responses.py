@@ -8,16 +8,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from vrt_host.agents.openai_errors import BUSY
 from vrt_host.agents.openai_history import Said
 
 Message = dict[str, Any]
 
 _KEPT = 16
 """Turns, responses and items that late events may still name."""
-BUSY = "conversation_already_has_active_response"
 LATE = "late-"
 """How the id of a message begins that may come too late: an error about it is none of the user's."""
-NOT_ACTIVE = "response_cancel_not_active"
 
 
 @dataclass(slots=True)
@@ -34,6 +33,8 @@ class Item:
     ended: bool = False
     shown: int = 0
     """Characters of its transcript that were handed out."""
+    told: bool = False
+    """Its transcript is complete."""
 
 
 @dataclass(slots=True)
@@ -72,6 +73,10 @@ class Turn:
     """The model was asked anew because a connection was lost."""
     timed_out: bool = False
     """A call of it was not answered in time."""
+    text: str = ""
+    """What the model has written of an answer."""
+    asks: int = 0
+    """How often the model was to answer in it."""
     user: Said | None = None
     """What the user said, once that is complete."""
     hearing: bool = False
@@ -98,6 +103,8 @@ class Response:
     id: str
     turn: Turn
     cancelled: bool = False
+    written: dict[str, tuple[str, object]] = field(default_factory=dict)
+    """Call -> name and arguments, of calls whose item has not ended: they may be cut off."""
 
     @property
     def dead(self) -> bool:
@@ -108,7 +115,9 @@ class Response:
 class Responses:
     """What was asked for, what is being made and what is to come. While there is no server, `send` is None."""
 
-    def __init__(self) -> None:
+    def __init__(self, expect: Callable[[Turn], None]) -> None:
+        """`expect(turn)` is called when the server owes an answer in that turn."""
+        self._expect = expect
         self.send: Callable[[Message], None] | None = None
         self.active: Response | None = None
         self.asked: tuple[str, Turn] | None = None
@@ -135,6 +144,21 @@ class Responses:
     def want(self, turn: Turn) -> None:
         """The model is to answer in that turn, as soon as it has nothing else to do."""
         self.due = turn
+        self._expect(turn)
+        self.ask()
+
+    def awaited(self, turn: Turn) -> bool:
+        """Whether that turn's response was asked for, or will be, and has not begun."""
+        return turn is self.due or (self.asked is not None and turn is self.asked[1])
+
+    def forget(self, turn: Turn) -> None:
+        """The response of that turn will not come, and the end of what was cancelled before it neither."""
+        if self.due is turn:
+            self.due = None
+        if self.asked is not None and self.asked[1] is turn:
+            self.asked = None
+        if self.active is not None and self.active.cancelled:
+            self.active = None
         self.ask()
 
     def ask(self) -> None:
@@ -162,7 +186,7 @@ class Responses:
             self.cancel()
 
     def done(self, said: Mapping[str, Any]) -> Response | None:
-        """The server has ended one. `ask` has to follow."""
+        """The server has ended one, None: one that it never began. `ask` has to follow."""
         response = self._by_id.get(str(said.get("id")), self.active if said.get("id") is None else None)
         if response is self.active:
             self.active = None
@@ -193,7 +217,8 @@ class Responses:
         turn = self.asked[1]
         self.asked = None
         if code == BUSY:
-            self.due = turn  # the server began one by itself; ours comes after it
+            if self.due is None and not turn.dead:
+                self.due = turn  # the server began one by itself; ours comes after it
             return None
         return turn
 

@@ -9,7 +9,6 @@ A server has one response at a time, so a wanted one waits until the one before 
 
 from __future__ import annotations
 
-import base64
 import itertools
 import logging
 from collections import OrderedDict
@@ -21,9 +20,6 @@ from vrt_host.agents.base import (
     Audio,
     AudioBegin,
     AudioEnd,
-    Call,
-    CallBegin,
-    CallDelta,
     Format,
     Heard,
     Json,
@@ -35,16 +31,14 @@ from vrt_host.agents.base import (
     TurnState,
 )
 from vrt_host.agents.model_tools import ToolNames
+from vrt_host.agents.openai_calls import ModelCalls
 from vrt_host.agents.openai_conversation import Conversation
-from vrt_host.agents.openai_errors import from_error
-from vrt_host.agents.openai_history import Said
+from vrt_host.agents.openai_errors import BUSY, NOT_ACTIVE, code_of, from_error
+from vrt_host.agents.openai_history import Said, sound
 from vrt_host.agents.openai_responses import (
-    BUSY,
     LATE,
-    NOT_ACTIVE,
     Item,
     Message,
-    ModelCall,
     Response,
     Responses,
     Turn,
@@ -57,8 +51,13 @@ log = logging.getLogger(__name__)
 
 _STALE_S = 15.0
 """How long an answer that was lost with the connection waits for the next one."""
+_BEGIN_S = 20.0
+"""How long the server may take to begin an answer."""
+_DOUBT_S = 2.0
+"""So long, once it has said that something is wrong, and not what."""
 _TRANSCRIPT_S = 3.0
 """How long the end of a turn waits for the text of what the user said."""
+_INCOMPLETE = "look at max_output_tokens, and at what was asked"
 _OLD_NAMES = {
     "response.audio.delta": "response.output_audio.delta",
     "response.audio.done": "response.output_audio.done",
@@ -83,21 +82,21 @@ class Dialogue:
         *,
         later: Callable[[float, Callable[[], None]], object],
         told: Callable[[ProviderError, str | None], None],
+        noted: Callable[[ProviderError], None],
     ) -> None:
-        """`later(seconds, work)` runs work; `told(error, turn)` reports what the provider said."""
+        """`later(seconds, work)` runs work; `told(error, turn)` reports what the provider said, `noted(error)` in the log alone."""
         self._emit = emit
-        self._tools = tools
         self._later = later
         self._told = told
+        self._noted = noted
         self._keys = itertools.count(1)
         self._conversation = Conversation(output.bytes_per_second)
         self._turns: OrderedDict[str, Turn] = OrderedDict()
         self._turn: Turn | None = None
         """The newest."""
-        self._responses = Responses()
-        self._utterances = Utterances(emit, self._conversation.history, self._heard_out)
-        self._names: OrderedDict[str, tuple[str, str]] = OrderedDict()
-        """Call item -> call id and the model's name for the tool."""
+        self._responses = Responses(self._expect)
+        self._utterances = Utterances(emit, self._conversation.history, self._heard_out, noted)
+        self._calls = ModelCalls(emit, tools, self._responses, lambda: self._conversation.session)
         self.speaking = False
         """Whether the server hears the user speak."""
         self._handlers: dict[str, Callable[[Mapping[str, Any]], None]] = {
@@ -117,8 +116,8 @@ class Dialogue:
             "response.output_audio_transcript.done": self._on_said_all,
             "response.output_text.delta": self._on_text,
             "response.output_text.done": self._on_text_done,
-            "response.function_call_arguments.delta": self._on_arguments,
-            "response.function_call_arguments.done": self._on_arguments_done,
+            "response.function_call_arguments.delta": self._calls.on_delta,
+            "response.function_call_arguments.done": self._calls.on_arguments,
             "response.done": self._on_done,
             "error": self._on_error,
         }
@@ -146,6 +145,8 @@ class Dialogue:
         self._conversation.begin(send)
         self._utterances.transcribed = transcribed
         if self._turn is not None:
+            if self._responses.awaited(self._turn):
+                self._expect(self._turn)
             self._go_on(self._turn)
         self._responses.ask()
 
@@ -156,29 +157,53 @@ class Dialogue:
         self._conversation.begin(None)
         self.speaking = False
         if not error.retried:
-            self._told(error, None)
+            self._fail(turn, error)
         elif turn is None or turn.dead or turn.ended:
-            log.warning(
-                "the connection was lost, and is made anew: %s", error.said
-            )  # nobody waits for an answer
+            self._noted(error)  # nobody waits for an answer
         elif self._responses.due is turn or turn.owes:
             self._told(error, None)  # the next session is asked, with the results of what runs meanwhile
         elif not turn.answered and not unheard and not turn.asked_again and (turn.user or turn.calls):
             turn.asked_again = True
             self._responses.due = turn
             self._later(_STALE_S, lambda: self._give_up(turn, error))
-            log.warning("the connection was lost, and what it left unanswered is asked again: %s", error.said)
+            self._noted(error)
         else:
-            turn.die()
-            self._told(error, turn.key)
+            self._fail(turn, error)
         return unheard
 
     def _give_up(self, turn: Turn, error: ProviderError) -> None:
         """An answer that waits for a connection is not given that late."""
         if self._responses.send is None and self._responses.due is turn and not turn.dead:
-            self._responses.due = None
+            self._fail(turn, error)
+
+    def _fail(self, turn: Turn | None, error: ProviderError) -> None:
+        """An error is the end of a turn, if that is alive."""
+        if turn is None or turn.dead or turn.ended:
+            self._told(error, None)
+        else:
             turn.die()
+            self._responses.forget(turn)
             self._told(error, turn.key)
+
+    def _expect(self, turn: Turn, seconds: float = _BEGIN_S, error: ProviderError | None = None) -> None:
+        """The server owes an answer in a turn; it is not waited for without end."""
+        turn.asks += error is None
+        number = turn.asks
+        self._later(seconds, lambda: self._overdue(turn, number, error))
+
+    def _overdue(self, turn: Turn, number: int, error: ProviderError | None) -> None:
+        responses, active = self._responses, self._responses.active
+        heard = turn.user is not None and not turn.answered and not turn.ended and not turn.dead
+        if turn.asks != number or not (responses.awaited(turn) or heard):
+            if error is not None:
+                self._told(error, None)
+        elif active is not None and not active.cancelled:
+            self._expect(turn)  # it is still busy
+        else:
+            why = "does not answer" if responses.send is not None else "cannot be reached"
+            responses.forget(turn)
+            if not turn.dead:
+                self._fail(turn, error or ProviderError("gone", f"the server {why}", advice="say it again"))
 
     def user_text(self, text: str) -> None:
         """The user typed."""
@@ -205,10 +230,8 @@ class Dialogue:
         played = {one.item: one.played_ms for one in heard}
         for item in turn.items.values():
             self._conversation.truncate(item, played.get(item.id, 0))
-        if (
-            turn.timed_out and self._turn is turn
-        ):  # the turn was closed with it, and the user still waits for a word
-            responses.want(self._begin("thinking"))
+        if turn.timed_out and self._turn is turn:
+            responses.want(self._begin("thinking"))  # the user still waits for a word
 
     def tool_result(self, key: str, result: ToolResult) -> None:
         """A call is settled."""
@@ -218,8 +241,7 @@ class Dialogue:
             return
         call.done = True
         self._conversation.settle(call, result)
-        if result.code == "TIMEOUT":
-            turn.timed_out = True
+        turn.timed_out |= result.code == "TIMEOUT"
         if result.code != "INTERRUPTED":
             self._go_on(turn)
 
@@ -246,6 +268,8 @@ class Dialogue:
             raise ProviderError("malformed", said) from None
 
     def _on_speech_started(self, event: Mapping[str, Any]) -> None:
+        if self.speaking and self._utterances.turn(event.get("item_id")) is not None:
+            return
         self.speaking = True
         if self._responses.active is not None:
             self._responses.active.cancelled = True  # by the server, which was told to
@@ -273,6 +297,8 @@ class Dialogue:
         ):
             self._utterances.begin(turn, item)
         self._utterances.complete(item)
+        if turn is not None and turn is self._utterances.turn(item):
+            self._expect(turn)
 
     def _heard_out(self, turn: Turn) -> None:
         turn.hearing = False
@@ -297,43 +323,14 @@ class Dialogue:
     def _on_item_added(self, event: Mapping[str, Any]) -> None:
         response, item = self._responses.of(event), event["item"]
         if item.get("type") == "function_call" and response is not None:
-            call, name = str(item.get("call_id") or item["id"]), str(item["name"])
-            self._names[str(item["id"])] = call, name
-            prune(self._names)
-            response.turn.answered = True
-            self._emit(CallBegin(response.turn.key, call, self._tools.own(name)))
-
-    def _on_arguments(self, event: Mapping[str, Any]) -> None:
-        response = self._responses.of(event)
-        if response is not None and not response.dead:
-            call = event.get("call_id") or self._names.get(event["item_id"], ("", ""))[0]
-            self._emit(CallDelta(response.turn.key, str(call), str(event["delta"])))
-
-    def _on_arguments_done(self, event: Mapping[str, Any]) -> None:
-        call, name = self._names.get(event["item_id"], (event["item_id"], ""))
-        call, name = str(event.get("call_id") or call), str(event.get("name") or name)
-        self._call(self._responses.of(event), call, name, event["arguments"])
-
-    def _call(self, response: Response | None, call: str, name: str, arguments: object) -> None:
-        if not isinstance(arguments, str) or not name:
-            raise ValueError("a call without a name or arguments")
-        if response is not None and call not in response.turn.calls:
-            turn = response.turn
-            turn.answered = turn.owes = True
-            turn.calls[call] = ModelCall(call, name, arguments, self._conversation.session)
-            # That of a dead turn is answered too: the model's conversation must not have a call without a result.
-            self._emit(Call(turn.key, call, self._tools.own(name), arguments))
+            self._calls.begin(response, item)
 
     def _on_item_done(self, event: Mapping[str, Any]) -> None:
         response, item = self._responses.of(event), event["item"]
         if item.get("type") == "function_call":
-            self._call_item(response, item)
+            self._calls.item(response, item)
         elif response is not None and (found := response.turn.items.get(str(item.get("id")))) is not None:
             self._end_item(response.turn, found)
-
-    def _call_item(self, response: Response | None, item: Mapping[str, Any]) -> None:
-        if item.get("status") in (None, "completed"):
-            self._call(response, str(item.get("call_id") or item["id"]), str(item["name"]), item["arguments"])
 
     def _on_part_added(self, event: Mapping[str, Any]) -> None:
         if event["part"].get("type") in ("audio", "output_audio"):
@@ -359,7 +356,7 @@ class Dialogue:
     def _on_audio(self, event: Mapping[str, Any]) -> None:
         if (found := self._item(event)) is not None:
             turn, item = found
-            payload = base64.b64decode(event["delta"], validate=True)
+            payload = sound(event["delta"])
             item.produced += len(payload)
             if payload:
                 self._emit(Audio(turn.key, item.id, payload))
@@ -378,34 +375,50 @@ class Dialogue:
             turn, item = found
             item.said.text += event["delta"]
             item.shown = len(item.said.text)
-            self._emit(Transcript(turn.key, "agent", event["delta"], final=False, item=item.id))
+            if event["delta"]:
+                self._emit(Transcript(turn.key, "agent", event["delta"], final=False, item=item.id))
 
     def _on_said_all(self, event: Mapping[str, Any]) -> None:
         if (found := self._item(event)) is not None:
             turn, item = found
-            item.said.text = str(event["transcript"])
+            if isinstance(event.get("transcript"), str):
+                item.said.text = event["transcript"]
             rest = item.said.text[item.shown :]
             item.shown += len(rest)
-            self._emit(Transcript(turn.key, "agent", rest, final=True, item=item.id))
+            if not item.told:
+                item.told = True
+                self._emit(Transcript(turn.key, "agent", rest, final=True, item=item.id))
 
     def _on_text(self, event: Mapping[str, Any]) -> None:
         response = self._responses.of(event)
         if response is not None and not response.dead:
-            response.turn.answered = True
-            self._emit(Text(response.turn.key, str(event["delta"])))
+            turn, delta = response.turn, str(event.get("delta") or "")
+            turn.answered = True
+            turn.text += delta
+            if delta:
+                self._emit(Text(turn.key, delta))
 
     def _on_text_done(self, event: Mapping[str, Any]) -> None:
         response = self._responses.of(event)
         if response is not None and not response.dead:
-            self._conversation.history.add(Said("assistant", str(event["text"])))
-            self._emit(Text(response.turn.key, "", final=True))
+            turn = response.turn
+            turn.answered = True
+            whole = event["text"] if isinstance(event.get("text"), str) else turn.text
+            rest, turn.text = whole[len(turn.text) :], ""
+            self._conversation.history.add(Said("assistant", whole))
+            self._emit(Text(turn.key, rest, final=True))
 
     def _on_done(self, event: Mapping[str, Any]) -> None:
-        said = event["response"]
-        response = self._responses.done(said)
-        if response is not None:
-            self._close(response, said)
-        self._responses.ask()
+        said, responses = event["response"], self._responses
+        response = responses.done(said)
+        if response is None and responses.asked is not None and responses.active is None:
+            self._on_created(event)  # it has ended before it began: an error, as a rule
+            response = responses.done(said)
+        try:
+            if response is not None:
+                self._close(response, said)
+        finally:
+            responses.ask()
 
     def _close(self, response: Response, said: Mapping[str, Any]) -> None:
         turn, status, details = response.turn, said.get("status"), said.get("status_details")
@@ -413,38 +426,50 @@ class Dialogue:
         for item in turn.items.values():
             self._end_item(turn, item)
         if status == "failed" and not turn.dead:
-            turn.die()
-            self._told(from_error(details.get("error") or "the response failed"), turn.key)
+            self._fail(turn, from_error(details.get("error") or "the response failed"))
             return
-        if status == "incomplete":
-            log.warning("the answer is incomplete: %s", details.get("reason"))
-        for output in said.get("output") or ():
-            if output.get("type") == "function_call":
-                self._call_item(response, output)
-        if turn.owes:
-            self._go_on(turn)
-        elif not turn.dead and not turn.ended:
-            self._end(turn)
+        if status == "incomplete" and not turn.dead:
+            words = f"the answer is incomplete: {details.get('reason') or 'the server does not say why'}"
+            self._told(ProviderError("refused", words, advice=_INCOMPLETE), None)
+        try:
+            self._calls.rest(response, said)
+        finally:
+            if turn.owes:
+                self._go_on(turn)
+            elif not turn.dead and not turn.ended:
+                self._end(turn)
 
     def _on_error(self, event: Mapping[str, Any]) -> None:
         error = event.get("error")
         error = error if isinstance(error, Mapping) else {"message": error or event.get("message")}
-        about, code = str(error.get("event_id") or ""), error.get("code")
-        turn = self._responses.refused(about, code)
+        about, code, fault = str(error.get("event_id") or ""), code_of(error), from_error(error)
+        turn, owed = self._responses.refused(about, code), self._owed()
         if turn is not None and not turn.dead:
-            turn.die()
-            self._told(from_error(error), turn.key)
+            self._fail(turn, fault)
         elif turn is not None or code in _HARMLESS or about.startswith(LATE):
-            log.debug("an error that does no harm: %.200s", error.get("message"))
+            log.debug("an error that does no harm: %.60s", code)
             if code == NOT_ACTIVE:
                 self._responses.gone()
-        elif code != BUSY:
-            fault, active = from_error(error), self._responses.active
-            # A fault of the server's own is the end of what it makes; the response's own end may repeat it.
-            broken = active.turn if active is not None and not active.dead and fault.retried else None
-            if broken is not None:
-                broken.die()
-            self._told(fault, None if broken is None else broken.key)
+        elif code == BUSY:
+            responses, active = self._responses, self._responses.active
+            busy = active is not None and active.turn is owed
+            if owed is not None and not owed.answered and not busy and not responses.awaited(owed):
+                responses.want(owed)  # the server could not answer what it heard; it is asked to, later
+        elif fault.retried:  # a fault of the server's own is the end of what it makes; that may repeat it
+            self._fail(owed, fault)
+        elif owed is not None and not about and self._responses.awaited(owed):
+            self._expect(owed, _DOUBT_S, fault)  # not every server says what an error is about
+        else:
+            self._told(fault, None)
+
+    def _owed(self) -> Turn | None:
+        """The turn in which the server makes an answer, or has to."""
+        responses, turn = self._responses, self._turn
+        if responses.active is not None and not responses.active.dead:
+            return responses.active.turn
+        if turn is None or turn.dead or turn.ended or turn.open:
+            return None
+        return turn if responses.awaited(turn) or (turn.user is not None and not turn.answered) else None
 
     # --- turns
 

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from vrt_host.agents.base import AgentEvent, Transcript
+from vrt_host.agents.openai_errors import from_error
 from vrt_host.agents.openai_history import History, Said
 from vrt_host.agents.openai_responses import Turn, prune
-
-log = logging.getLogger(__name__)
+from vrt_host.agents.provider import ProviderError
 
 
 class Utterances:
     """The user's items by id. `heard_out(turn)` is called when the text of a turn's utterance is there or will not come."""
 
     def __init__(
-        self, emit: Callable[[AgentEvent], None], history: History, heard_out: Callable[[Turn], None]
+        self,
+        emit: Callable[[AgentEvent], None],
+        history: History,
+        heard_out: Callable[[Turn], None],
+        noted: Callable[[ProviderError], None],
     ) -> None:
         self._emit = emit
         self._history = history
         self._heard_out = heard_out
+        self._noted = noted
         self._items: OrderedDict[str, tuple[Turn, Said]] = OrderedDict()
         self.transcribed = False
         """Whether the server gives the text."""
@@ -63,12 +67,14 @@ class Utterances:
         """The whole text."""
         if event["item_id"] in self._items:
             turn, said = self._items[event["item_id"]]
-            said.text = str(event["transcript"]).strip()
+            if isinstance(event.get("transcript"), str):
+                said.text = event["transcript"].strip()
             self._emit(Transcript(turn.key, "user", said.text, final=True))
             self._heard_out(turn)
 
     def on_failed(self, event: Mapping[str, Any]) -> None:
         """There will be no text."""
-        log.warning("what the user said was not transcribed: %.200s", event.get("error"))
+        error = from_error(event.get("error") or "no reason is given")
+        self._noted(ProviderError(error.kind, f"what the user said was not transcribed: {error.said}"))
         if (turn := self.turn(event["item_id"])) is not None:
             self._heard_out(turn)
