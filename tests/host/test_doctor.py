@@ -33,7 +33,7 @@ class WLAN:
     def isconnected(self): return self.name == 'Home' and self.password == 'right password'
     def status(self, what=None):
         if what: return %d
-        return 201 if self.name != 'Home' else 202
+        return 201 if self.name != 'Home' else 203 if self.password == 'right, crowded' else 202
     def ifconfig(self): return ('10.0.0.7', '', '', '')
 """
 
@@ -212,6 +212,10 @@ def test_crashes_are_told(board):
     found = board({"url": "ws://h/"}, network=False, **{"crash.json": json.dumps(log).encode()})
     assert wrong(found) == []
     assert found["crash"].said == "the last: ValueError: no at vrt/app.py:101, 3 s after its start"
+    log["told"] = False
+    found = board({"url": "ws://h/"}, network=False, **{"crash.json": json.dumps(log).encode()})
+    assert wrong(found) == ["crash"]
+    assert "reached no host since" in found["crash"].advice
     log["early"] = 2
     assert wrong(board({"url": "ws://h/"}, network=False, **{"crash.json": json.dumps(log).encode()})) == [
         "crash"
@@ -255,6 +259,7 @@ def test_serial_board_needs_no_network(board, monkeypatch):
     [
         ("", "", "the settings name no Wi-Fi"),
         ("Home", "bad passw0rd", "Home refuses the password"),
+        ("Home", "right, crowded", "Home: no connection (error 203)"),
         ("Away", "right password", "Away is not in sight; in sight are Home"),
     ],
 )
@@ -274,6 +279,27 @@ def test_wifi_that_is_up_tells_its_strength(board, rssi, weak):
     assert found["wifi"].said == f"Home: 10.0.0.7, {rssi} dBm"
     assert bool(found["wifi"].advice) == weak
     assert wrong(found) == ["host"]  # nobody listens there
+
+
+ESP32 = """
+HEAP_DATA = 4
+def idf_heap_info(capabilities):
+    return [(7288, 0, 0, 0), (300000, 2 * %d, %d, 0)]
+"""
+
+
+@pytest.mark.parametrize(
+    ("block", "url", "state"), [(40 << 10, "wss", "ok"), (9 << 10, "ws", "ok"), (9 << 10, "wss", "problem")]
+)
+def test_memory_for_tls_is_told(board, block, url, state):
+    config = {"url": f"{url}://127.0.0.1:1/", "ca": "ca.pem"}
+    files = {"ca.pem": certificates.AUTHORITY.encode(), "lib/esp32.py": (ESP32 % (block, block)).encode()}
+    found = board(config, **files)
+    assert (found["memory"].state, wrong(found)) == (
+        state,
+        ["memory", "host"] if state == "problem" else ["host"],
+    )
+    assert found["memory"].said.startswith(f"{block >> 10} KiB")
 
 
 def test_clock_matters_with_tls_only(board, monkeypatch):

@@ -31,7 +31,7 @@ def look(board):
     cause = _reset(board)
     if cause == "watchdog":
         text = "Watchdog: the program hung, perhaps in a tool, or the system under it failed"
-        _add(board, log, text, "", None, True)
+        _add(board, log, text, "", None)
         _save(board, log)
     elif cause == "soft" and log["early"]:
         log["early"] = 0
@@ -55,7 +55,7 @@ def ended(board, error, began, again):
         sys.print_exception(error, out)  # pyright: ignore[reportArgumentType]
         trace = clean(board, out.getvalue().decode())  # pyright: ignore[reportAttributeAccessIssue]
     uptime = diff(time.ticks_ms(), began)
-    _add(board, log, text, _place(trace), uptime, again)
+    _add(board, log, text, _place(trace), uptime, again=again)
     board.event("error", code="CRASH", message=text)
     print(trace)
     _save(board, log)
@@ -134,7 +134,7 @@ def _reset(board):
     return board.reset_cause() if hasattr(board, "reset_cause") else ""
 
 
-def _add(board, log, text, place, uptime, again):
+def _add(board, log, text, place, uptime, *, again=True):
     # uptime: ms; None: unknown, which counts as early; negative: beyond the clock's span.
     early = again and (uptime is None or 0 <= uptime < _EARLY_MS)
     log["early"] = log["early"] + 1 if early else 0

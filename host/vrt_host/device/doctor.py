@@ -21,6 +21,7 @@ from vrt_host.errors import UsageError, VrtError
 State = Literal["ok", "problem", "unknown"]
 
 _LEAST_FREE = 16 << 10  # bytes of flash, for settings and journal
+_TLS_BLOCK = 17 << 10  # bytes in one piece that TLS takes (firmware/vrt/links/wifi.py)
 _CLOCK = timedelta(days=1)
 _PACKAGES = {
     "esptool": "flash",
@@ -213,6 +214,9 @@ class _Doctor:
         if log.get("early"):
             advice = f"{log['early']} in a row soon after the start; look at `vrt monitor`, and at your tools"
             self.add("crash", "problem", said, advice)
+        elif not log.get("told"):
+            advice = "it has reached no host since; look at `vrt monitor`, and at your tools"
+            self.add("crash", "problem", said, advice)
         else:
             self.add("crash", "ok", said)
 
@@ -250,6 +254,7 @@ class _Doctor:
                 self.add(name, "unknown", "not asked (--offline)")
             return
         up = self.wifi(repl)
+        self.memory(repl)
         self.clock(repl, up)
         if up:
             self.host(repl)
@@ -284,7 +289,7 @@ class _Doctor:
                 f"{name} refuses the password",
                 f"vrt provision --port {repl.port} --wifi {name!r}",
             ),
-            "not found": (
+            "no such network": (
                 f"{name} is not in sight"
                 + (f"; in sight are {', '.join(found['seen'][:5])}" if found["seen"] else ""),
                 "check the name, and that it is a 2.4 GHz network",
@@ -295,6 +300,19 @@ class _Doctor:
         )
         self.add("wifi", "problem", said, advice)
         return False
+
+    def memory(self, repl: Repl) -> None:
+        block = probes.block(repl)
+        if block is None:
+            return
+        said = f"{block >> 10} KiB of the system's heap are free in one piece"
+        if block < _TLS_BLOCK and self.config["url"].startswith("wss:"):
+            need = f"{said}, and TLS takes {_TLS_BLOCK >> 10}"
+            self.add(
+                "memory", "problem", need, "use a board with PSRAM, or a ws:// host in a network you trust"
+            )
+        else:
+            self.add("memory", "ok", said)
 
     def clock(self, repl: Repl, up: bool) -> None:
         year, month, day, hour, minute, second = probes.clock(

@@ -33,7 +33,7 @@ del _l
 print(json.dumps(_bad))
 """
 
-# Statuses and reasons: network.STAT_* of the ESP32 port, and wifi_err_reason_t of ESP-IDF, which it passes on.
+# In the firmware's words for what the driver says. 1000, 1001: idle, connecting; 8: we left, told late.
 _WIFI = """
 def _wifi():
     try:
@@ -62,7 +62,8 @@ def _wifi():
     except (OSError, ValueError, TypeError):
         pass
     w.connect(c['wifi_ssid'], c.get('wifi_password') or None)
-    s = None
+    from vrt.links.wifi import explain
+    why = 'no answer'
     for i in range(80):
         if w.isconnected():
             try:
@@ -71,19 +72,22 @@ def _wifi():
                 r = None
             return {'state': 'up', 'ip': w.ifconfig()[0], 'rssi': r}
         s = w.status()
-        if s in (201, 202, 203, 204, 15, 2):
+        if s not in (1000, 1001, 8):
+            why = explain(s)
             break
         time.sleep_ms(250)
         if i % 4 == 0:
             print()
-    if c['wifi_ssid'] not in seen and s not in (202, 204, 15):
-        why = 'not found'
-    elif s in (202, 204, 15, 2):
-        why = 'wrong password'
-    else:
-        why = 'status %s' % s
     return {'state': 'down', 'reason': why, 'seen': seen}
 print(json.dumps(_wifi()))
+"""
+
+_BLOCK = """
+try:
+    import esp32
+    print(max([r[2] for r in esp32.idf_heap_info(esp32.HEAP_DATA)]))
+except ImportError:
+    print('null')
 """
 
 _CLOCK = """
@@ -190,6 +194,12 @@ def crashes(repl: Repl) -> dict[str, Any] | None:
 def wifi(repl: Repl) -> dict[str, Any]:
     """Join the Wi-Fi of the settings: `{"state": "absent"}`, or "up" with ip and rssi, or "down" with reason and seen."""
     return dict(repl.ask(_WIFI, patience_s=_NETWORK_S))
+
+
+def block(repl: Repl) -> int | None:
+    """Bytes of the largest free piece of the system's own heap (firmware/vrt/links/wifi.py); None where there is none."""
+    found = repl.ask(_BLOCK)
+    return None if found is None else int(found)
 
 
 def clock(repl: Repl, server: str) -> list[int]:
