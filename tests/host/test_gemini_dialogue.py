@@ -315,6 +315,97 @@ def test_results_of_one_message_go_back_in_one(stage):
     assert len(stage.all(TurnBegin)) == len(stage.all(TurnEnd)) == 1
 
 
+def test_end_of_what_made_a_call_may_come_behind_its_result(stage):
+    stage.dialogue.user_text("Do")
+    stage.feed(**AUDIO)
+    [call] = stage.calls("lock")
+    stage.dialogue.tool_result(stage.turn, settled(call))
+    stage.feed(generationComplete=True)
+    stage.feed(turnComplete=True)
+    assert stage.all(TurnEnd) == []
+    stage.feed(**AUDIO)
+    stage.feed(turnComplete=True)
+    assert stage.speech() == [stage.turn, stage.turn]
+    assert len(stage.all(TurnEnd)) == len(stage.all(TurnBegin)) == 1
+
+
+@pytest.mark.parametrize("parted", [False, True])
+def test_model_that_says_nothing_to_a_result_ends_its_turn(stage, parted):
+    stage.dialogue.user_text("Do")
+    [call] = stage.calls("lock")
+    if parted:
+        stage.feed(turnComplete=True)
+    stage.dialogue.tool_result(stage.turn, settled(call))
+    stage.feed(turnComplete=True)
+    assert len(stage.all(TurnEnd)) == parted
+    if not parted:
+        assert stage.dialogue.doubtful
+        stage.dialogue.insist()
+    assert len(stage.all(TurnEnd)) == 1
+    assert stage.dialogue.at_rest
+
+
+def test_sound_behind_a_call_belongs_to_the_turn(stage):
+    stage.dialogue.user_text("Do")
+    stage.feed(**AUDIO)
+    [call] = stage.calls("lock")
+    stage.feed(**AUDIO)
+    stage.feed(generationComplete=True)
+    stage.feed(turnComplete=True)
+    stage.dialogue.tool_result(stage.turn, settled(call))
+    stage.feed(**AUDIO)
+    stage.feed(turnComplete=True)
+    assert stage.speech() == 3 * [stage.turn]
+    assert len(stage.all(TurnEnd)) == len(stage.all(TurnBegin)) == 1
+
+
+def test_call_that_is_sent_twice_runs_once(stage):
+    stage.dialogue.user_text("Do")
+    [call] = stage.calls("lock")
+    stage.calls("lock")
+    assert stage.all(Call) == [call]
+    stage.dialogue.tool_result(stage.turn, settled(call))
+    assert len(stage.results()) == 1
+    stage.calls("lock")
+    assert stage.all(Call) == [call]
+    assert stage.results()[0] == stage.results()[1]
+    stage.calls("light")  # the same id for another call
+    assert [one.name for one in stage.all(Call)] == ["lock", "light"]
+
+
+def test_call_that_is_not_taken_back_with_another_is_answered(stage):
+    stage.dialogue.user_text("Do")
+    calls = stage.calls("lock", "light")
+    first = stage.turn
+    stage.message(toolCallCancellation={"ids": ["id-0"]})
+    for call in calls:
+        stage.dialogue.tool_result(first, settled(call, "INTERRUPTED"))
+    stage.dialogue.interrupted(first, [])
+    stage.dialogue.insist()
+    assert [[one["id"] for one in answer] for answer in stage.results()] == [["id-1"]]
+
+
+@pytest.mark.parametrize("parted", [False, True])
+def test_model_that_hears_nothing_during_a_call_is_told_of_the_interruption(parted):
+    stage = Stage("gemini-3.1-flash-live-preview")
+    stage.dialogue.user_text("Do")
+    [call] = stage.calls("lock")
+    if parted:
+        stage.feed(turnComplete=True)
+    assert stage.dialogue.deaf
+    stage.dialogue.tool_result(stage.turn, settled(call, "INTERRUPTED"))
+    stage.dialogue.interrupted(stage.turn, [])
+    assert not stage.dialogue.deaf
+    [[result]] = stage.results()
+    assert result["response"]["code"] == "INTERRUPTED"
+    stage.feed(**AUDIO)  # what it says to that
+    stage.feed(turnComplete=True)
+    assert stage.speech() == []
+    stage.dialogue.user_text("Next")
+    stage.feed(**AUDIO)
+    assert stage.speech() == [stage.turn]
+
+
 def test_calls_that_the_server_took_back_get_no_result(stage):
     stage.dialogue.user_text("Do")
     turn = stage.turn

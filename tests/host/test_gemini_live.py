@@ -12,6 +12,7 @@ from peers.plan import quiet, tone
 from peers.process import DEADLINE_S, PeerProcess
 from pydantic import SecretStr
 from vrt_host.agents import gemini_live
+from vrt_host.agents import gemini_messages as messages
 from vrt_host.agents.base import AgentError, Audio, Call, Tool, ToolResult, TurnBegin
 from vrt_host.agents.gemini_live import GeminiLive, Options
 from vrt_host.agents.provider import Backoff
@@ -68,6 +69,64 @@ async def test_each_generation_of_models_is_spoken_to_as_it_wants(peer, model):
         agent.user_text("Hello")
         await port.ends(1)
         await peer.mentioned('\\"a\\":2')
+
+
+@pytest.mark.parametrize("model", ["gemini-2.5-flash", "gemini-3.1-flash-live-preview"])
+async def test_older_model_hears_nothing_before_it_has_its_results(peer, model, monkeypatch):
+    async with talking(peer, model=model) as (agent, port):
+        silent, send = asyncio.Event(), agent.send
+        monkeypatch.setattr(
+            agent, "send", lambda frame: (send(frame), frame is messages.AUDIO_END and silent.set())
+        )
+        await peer.respond([{"call": "lock"}])
+        agent.user_text("Lock")
+        await port.until(lambda: port.all(Call))
+        [call] = port.all(Call)
+        agent.user_audio(SPEECH)
+        await silent.wait()  # the end of the speech waits, too
+        agent.tool_result(call.turn, ToolResult(call.call, True, "locked"))
+        await peer.seen("result")
+        await peer.seen("committed")
+        assert port.all(AgentError) == []
+
+
+async def test_server_that_cuts_every_connection_is_not_run_down(monkeypatch):
+    waits, thrice = [], asyncio.Event()
+
+    def wait(_, error=None):
+        waits.append(error)
+        if len(waits) >= 3:
+            thrice.set()
+        return 0.0
+
+    monkeypatch.setattr(Backoff, "next", wait)
+
+    async def handler(socket):
+        await socket.recv()
+        await socket.send('{"setupComplete": {}}')
+        await socket.close(1011, "Internal error encountered.")
+
+    async with serve(handler, "127.0.0.1", 0) as server:
+        there = type("There", (), {"port": server.sockets[0].getsockname()[1]})
+        async with talking(there) as (_, port):
+            async with asyncio.timeout(DEADLINE_S):
+                await thrice.wait()
+            [error] = port.all(AgentError)
+            assert error.recoverable
+            assert "Internal error encountered" in error.message
+
+
+async def test_server_that_hangs_up_before_it_answers_is_unreachable():
+    async def hang_up(_, writer):
+        writer.close()
+
+    async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
+        there = type("There", (), {"port": server.sockets[0].getsockname()[1]})
+        with pytest.raises(
+            AgentStartError, match=r"ended without an answer; check the address and the network"
+        ):
+            async with talking(there):
+                pass
 
 
 async def test_interruption_is_read_while_the_device_has_no_room(peer):

@@ -163,6 +163,18 @@ def test_what_is_unknown_is_named_and_left():
         b"\xff\xfe\xff",
         "[" * 100_000,
         "[]",
+        "1",
+    ],
+)
+def test_what_cannot_be_read_at_all_is_malformed(frame):
+    with pytest.raises(ProviderError) as caught:
+        parse(frame)
+    assert caught.value.kind == "malformed"
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
         '{"serverContent": 1}',
         '{"serverContent": {"modelTurn": {"parts": [{"inlineData": {"mimeType": "audio/pcm", "data": "!"}}]}}}',
         '{"serverContent": {"modelTurn": {"parts": [{"inlineData": {"mimeType": "audio/pcm;rate=8000", "data": ""}}]}}}',
@@ -171,9 +183,28 @@ def test_what_is_unknown_is_named_and_left():
     ],
 )
 def test_what_is_malformed_is_said_to_be(frame):
-    with pytest.raises(ProviderError) as caught:
-        parse(frame)
-    assert caught.value.kind == "malformed"
+    assert parse(frame).malformed
+
+
+def test_what_is_malformed_costs_nothing_but_itself():
+    good = {"inlineData": {"mimeType": "audio/pcm", "data": "AAAA"}}
+    parts = [{"inlineData": {"mimeType": "audio/opus", "data": "AAAA"}}, None, good]
+    content = {"inputTranscription": {"text": 1}, "modelTurn": {"parts": parts}, "turnComplete": True}
+    calls = [{"id": "1"}, {"id": "2", "name": "lock"}]
+    found = parse(json.dumps({"serverContent": content, "toolCall": {"functionCalls": calls}}))
+    assert found.malformed
+    assert found.turn_complete
+    assert found.parts == [b"\0\0\0"]
+    assert [call.id for call in found.calls] == ["2"]
+
+
+def test_what_is_no_sound_is_left_out():
+    picture = {"inlineData": {"mimeType": "image/png", "data": "AAAA"}}
+    code = {"executableCode": {"language": "PYTHON", "code": "1 + 1"}}
+    found = parse(
+        json.dumps({"serverContent": {"modelTurn": {"parts": [picture, code, {"inlineData": None}]}}})
+    )
+    assert (found.parts, found.malformed) == ([], "")
 
 
 @pytest.mark.parametrize(
@@ -200,6 +231,10 @@ def test_what_is_malformed_is_said_to_be(frame):
         (1011, "Deadline expired before operation could complete.", True, "gone"),
         (1011, "Internal error encountered.", True, "gone"),
         (1006, "", True, "gone"),
+        (1008, "Operation is not implemented, or supported, or enabled.", True, "gone"),
+        (1007, "User location is not supported for the API use.", False, "refused"),
+        (1008, "Token has been used too many times", False, "expired"),
+        (1011, "You exceeded your current quota. Please retry in 34.07s.", True, "rate"),
     ],
 )
 def test_close_is_told_by_its_words(code, reason, ready, kind):
@@ -218,6 +253,13 @@ def test_close_is_told_by_its_words(code, reason, ready, kind):
 )
 def test_status_is_told(status, body, kind):
     assert messages.refused(status, body).kind == kind
+
+
+def test_wait_that_the_words_name_is_kept():
+    assert (
+        messages.refused(429, "You exceeded your current quota. Please retry in 34.07s.").retry_after_s
+        == 34.07
+    )
 
 
 # --- options

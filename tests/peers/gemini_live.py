@@ -74,12 +74,18 @@ class _Session:
             await self.socket.close(code, words.format(key=key, model=model))
             return
         self._old = "gemini-2" in model
+        self._waits = self._old or "3.1" in model
         handle = self.setup.get("sessionResumption", {}).get("handle")
         if handle is not None and handle not in self.peer.handles:
             await self.socket.close(1007, "Request contains an invalid argument.")
             return
         if handle is not None:
-            self.said = list(self.peer.handles[handle])
+            owner, said = self.peer.handles[handle]
+            if owner in self.peer.sessions:
+                self.peer.tell("invalid", why="a session that still has a connection is resumed on another")
+                await self.socket.close(1011, "Internal error encountered.")
+                return
+            self.said = list(said)
             self.peer.tell("resumed", handle=handle, said=self.said)
         declared = [one["functionDeclarations"] for one in self.setup.get("tools", [])]
         self._blocking = not any(tool.get("behavior") == "NON_BLOCKING" for one in declared for tool in one)
@@ -152,7 +158,10 @@ class _Session:
 
     async def _on_realtimeInput(self, value):
         [(kind, said)] = value.items()
-        if kind == "text":
+        if self._waits and self._calls and self._blocking:
+            self.peer.tell("invalid", why=f"{kind}, to a model that waits for results")
+            await self.socket.close(1008, "Operation is not implemented, or supported, or enabled.")
+        elif kind == "text":
             await self._on_text(said)
         elif kind == "audio":
             if said["mimeType"] != "audio/pcm;rate=16000":
@@ -275,7 +284,7 @@ class _Session:
         )
         if self.peer.settings["resumable"]:
             handle = f"handle-{len(self.peer.handles) + 1}"
-            self.peer.handles[handle] = list(self.said)
+            self.peer.handles[handle] = self, list(self.said)
             await self.send({"sessionResumptionUpdate": {"newHandle": handle, "resumable": True}})
 
     async def _say(self, part):
@@ -330,7 +339,7 @@ class GeminiPeer(SocketPeer):
     def __init__(self):
         super().__init__()
         self.handles = {}
-        """Handle -> what the session knew."""
+        """Handle -> the connection that gave it, and what the session knew."""
 
     def request(self, connection, request):
         if connection.refusal == "version":

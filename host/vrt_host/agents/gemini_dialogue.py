@@ -19,7 +19,6 @@ from vrt_host.agents.base import (
     Audio,
     AudioBegin,
     AudioEnd,
-    Call,
     Heard,
     Json,
     Text,
@@ -29,9 +28,10 @@ from vrt_host.agents.base import (
     TurnEnd,
     TurnState,
 )
+from vrt_host.agents.gemini_calls import Calls
 from vrt_host.agents.gemini_history import History
 from vrt_host.agents.gemini_messages import Dialect, Incoming, ModelCall
-from vrt_host.agents.gemini_turn import Batch, Outlet, Turn
+from vrt_host.agents.gemini_turn import Outlet, Turn
 from vrt_host.agents.model_tools import ToolNames
 
 log = logging.getLogger(__name__)
@@ -55,14 +55,11 @@ class Dialogue:
         self._keys = itertools.count(1)
         self._turns: dict[str, Turn] = {}
         self._turn: Turn | None = None
-        self._calls: dict[str, tuple[Batch, ModelCall]] = {}
-        self._held: list[Batch] = []
-        """Calls that were interrupted, whose results are not sent: the server takes them back by itself when it hears more."""
+        self._calls = Calls(outlet, speaks, tools, self._keys)
         self._overheard = ""
         """What the user said while the model was talking: part of what interrupts it, or late."""
         self._captions = ""
         """What the model says, ahead of its audio."""
-        self._connection = 0
         self._online = False
         self._generating = False
         self._complete = False
@@ -97,7 +94,7 @@ class Dialogue:
 
     def connected(self, *, anew: bool) -> None:
         """There is a connection; one that begins `anew` was given the `history`."""
-        self._connection += 1
+        self._calls.connection += 1
         self._online = True
         self.context_due = self.context_due and not anew
         self._reset()
@@ -110,7 +107,7 @@ class Dialogue:
         complete = self._complete
         self._reset()
         self._online = False
-        self._held.clear()
+        self._calls.held.clear()
         turn = self._turn
         if turn is None or turn.ended:
             return None
@@ -131,14 +128,21 @@ class Dialogue:
     def doubtful(self) -> bool:
         """Whether the model may be waiting for something, or has answered what was taken for something else."""
         turn = self._turn
-        return turn is not None and not (turn.out or turn.ended) and (turn.doubt or bool(self._held))
+        if turn is None or turn.ended:
+            return False
+        return turn.lingers or (not turn.out and (turn.doubt or bool(self._calls.held)))
+
+    @property
+    def deaf(self) -> bool:
+        """Whether the model takes nothing but results now."""
+        return self._calls.deaf
 
     def insist(self) -> None:
         """No news came of what is `doubtful`."""
-        if self._held:
-            for batch in self._held:
-                self._outlet.send(messages.tool_response(batch.results))
-            self._held.clear()
+        if self._turn is not None and self._turn.lingers:
+            self._finish(self._turn)
+        elif self._calls.held:
+            self._calls.insist()
         else:
             self.ask_again()
 
@@ -200,7 +204,7 @@ class Dialogue:
         self._turn = None
         turn.record_late(self.history)
         self._outlet.hush()
-        if turn.ended or turn.overdue or (turn.out and not self._generating):
+        if turn.ended or turn.overdue or (turn.out and not (self._generating or turn.unwelcome)):
             return
         if self._complete:
             self._pass()
@@ -215,34 +219,24 @@ class Dialogue:
 
     def tool_result(self, turn_key: str, result: ToolResult) -> None:
         """A call is settled."""
-        batch, call = self._calls.pop(result.call, (None, None))
-        if batch is None or call is None:
+        found = self._calls.settle(result.call)
+        if found is None:
             return
+        batch, call = found
         turn = self._turns.get(turn_key)
         if turn is not None:
             turn.calls.discard(result.call)
             turn.overdue = turn.overdue or result.code == "TIMEOUT"
-        batch.missing.discard(result.call)
         text = messages.result_text(self._tools.own(call.name), result)
-        turn = turn if turn is self._turn and result.code != "INTERRUPTED" else None
-        if turn is None:
+        alive = turn if turn is self._turn and result.code != "INTERRUPTED" else None
+        if alive is None:
             self.history.add("user", text)
         else:
-            turn.late.append(text)
-        if batch.connection != self._connection or not self._online:
-            if turn is not None and not turn.calls:
-                self._outlet.send(messages.typed("\n\n".join(turn.late), self._speaks))
-            return
-        batch.results.append((call.id, call.name, messages.response(result)))
-        batch.codes.add(result.code)
-        if not (batch.missing or batch.cancelled):
-            cut = "INTERRUPTED" in batch.codes and "TIMEOUT" not in batch.codes
-            if not cut:
-                self._outlet.send(messages.tool_response(batch.results))
-            elif self._speaks.behavior == "NON_BLOCKING":
-                self._outlet.send(messages.tool_response(batch.results, silent=True))
-            else:
-                self._held.append(batch)
+            alive.late.append(text)
+        if batch.connection == self._calls.connection and self._online:
+            self._calls.answer(turn, batch, call, result)
+        elif alive is not None and not alive.calls:
+            self._outlet.send(messages.typed("\n\n".join(alive.late), self._speaks))
 
     # --- the model
 
@@ -316,7 +310,7 @@ class Dialogue:
     def _on_interrupted(self) -> None:
         was, dead, overheard = self._generating or bool(self._dead), bool(self._dead), self._overheard
         self._dropped = False
-        self._held.clear()
+        self._calls.held.clear()
         self._pass()
         turn = self._turn
         if was and (overheard.strip() if turn is None else turn.out and not (turn.ended or dead)):
@@ -332,10 +326,7 @@ class Dialogue:
 
     def _on_cancelled(self, ids: Sequence[str]) -> None:
         """The server has taken calls back, because the user went on: it wants no results."""
-        taken = {batch.turn: batch for batch, call in self._calls.values() if call.id in ids}
-        for batch in taken.values():
-            batch.cancelled = True
-        self._held.clear()
+        taken = self._calls.take_back(ids)
         if self._dead in ("unsure", "pending"):
             self._dead = ""
         if self._turn is not None and self._turn.key in taken:
@@ -393,13 +384,14 @@ class Dialogue:
             self._dead = "flowing"
             return None
         self._swallow = False
-        self._held.clear()
+        self._calls.held.clear()
         turn = self._turn
         if turn is None or turn.ended:
             captions, self._captions = self._captions, ""
             turn = self._begin("thinking")
             self._captions = captions
         turn.record_late(self.history)
+        turn.lingers = False
         if not turn.out:
             turn.out = True
             self._heard_out(turn)
@@ -409,22 +401,12 @@ class Dialogue:
         turn = self._responding()
         self._flowing = False
         if turn is None:
-            # The server waits for them all the same, and so ends what nobody hears.
-            gone = ToolResult("", False, code="INTERRUPTED", message="the user interrupted; it was not run")
-            results = [(call.id, call.name, messages.response(gone)) for call in calls]
-            silent = self._speaks.behavior == "NON_BLOCKING"
-            self._outlet.send(messages.tool_response(results, silent=silent))
+            self._calls.refuse(calls)
             self._dead = "pending"
             return
         self._caption(turn)
         self._end_item(turn)
-        keys = [f"call-{next(self._keys)}" for _ in calls]
-        batch = Batch(turn.key, self._connection, set(keys))
-        for key, call in zip(keys, calls, strict=True):
-            self._calls[key] = batch, call
-            turn.calls.add(key)
-        for key, call in zip(keys, calls, strict=True):
-            self._outlet.emit(Call(turn.key, key, self._tools.own(call.name), call.arguments))
+        self._calls.begin(turn, calls)
 
     def _on_generation_complete(self) -> None:
         if self._dead == "flowing":
@@ -446,10 +428,15 @@ class Dialogue:
                 self._listen(overheard)
             if dropped and turn is not None and turn.typed:
                 turn.doubt = not (turn.out or turn.again)
-        elif not (message.in_progress or turn is None or turn.ended or turn.calls):
+        elif turn is not None and turn.calls:
+            turn.parted = True
+        elif not (message.in_progress or turn is None or turn.ended):
             if overheard and not turn.typed:
                 turn.heard += overheard
-            if message.reason == "MALFORMED_FUNCTION_CALL" or (
+            if message.reason in _REASONS and turn.late and not turn.parted:
+                self._captions = captions
+                turn.lingers = True
+            elif message.reason == "MALFORMED_FUNCTION_CALL" or (
                 not turn.out and message.reason not in _REASONS
             ):
                 self._turn = None

@@ -9,7 +9,13 @@ from collections.abc import Mapping, Sequence
 from typing import Self
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
+from websockets.exceptions import (
+    ConnectionClosed,
+    InvalidHandshake,
+    InvalidMessage,
+    InvalidStatus,
+    InvalidURI,
+)
 from websockets.protocol import State
 
 from vrt_host.agents import gemini_messages as messages
@@ -18,6 +24,9 @@ from vrt_host.agents.provider import ProviderError
 
 _MAX_BYTES = 1 << 24
 """Of one message: a reply that comes all at once, more than two minutes of audio."""
+_PING_S = 20.0
+_PONG_S = 60.0
+"""The service has been seen to answer a ping after half a minute; and while nothing is read, no answer is, either."""
 _EARLY = 16
 """Messages that may come before the one that the session is ready."""
 
@@ -49,6 +58,8 @@ class Link:
                     additional_headers=dict(headers),
                     compression=None,
                     max_size=_MAX_BYTES,
+                    ping_interval=_PING_S,
+                    ping_timeout=_PONG_S,
                     close_timeout=1,
                     logger=_quiet,
                 )
@@ -62,6 +73,10 @@ class Link:
             raise ProviderError("unreachable", f"no answer within {timeout_s:g} s") from None
         except InvalidStatus as error:
             raise _refusal(error) from None
+        except InvalidMessage as error:
+            if isinstance(error.__cause__, EOFError):
+                raise ProviderError("unreachable", "the connection ended without an answer") from None
+            raise ProviderError("version", f"it is no WebSocket server: {error}") from None
         except (InvalidHandshake, InvalidURI) as error:
             raise ProviderError("version", f"it is no WebSocket server of this kind: {error}") from None
         except OSError as error:
@@ -75,6 +90,8 @@ class Link:
                 message = messages.parse(await self._socket.recv())
                 if message.error is not None:
                     raise message.error
+                if message.malformed:
+                    raise ProviderError("malformed", message.malformed)
                 came.append(message)
                 if len(came) > _EARLY:
                     raise ProviderError("version", "it sends, but does not say that the session is set up")
@@ -109,6 +126,8 @@ class Link:
 
 
 def _ended(error: ConnectionClosed, *, ready: bool) -> ProviderError:
+    if error.rcvd is None and error.sent is not None and error.sent.code == 1011:
+        return ProviderError("gone", "the connection is dead: nothing answered for a minute")
     if (
         error.rcvd is None and error.sent is not None and error.sent.code != 1000
     ):  # it was this side that had enough

@@ -61,6 +61,8 @@ _STALL_S = 0.6
 """No audio for so long: the microphone was switched off."""
 _DOUBT_S = 3.0
 """No news for so long after something was dropped: it was the answer, and the question is asked again."""
+_STEADY_S = 10.0
+"""A connection that ends sooner was of no use: the one after the next waits, longer each time."""
 _PATIENCE_S = 12.0
 """A spoken turn that the model says nothing to is over: it may decide that nobody spoke to it."""
 
@@ -138,7 +140,7 @@ class GeminiLive(Agent):
         self._mic_bytes += len(payload)
         while self._mic_bytes > _MIC_BYTES:
             self._mic_bytes -= len(self._mic.popleft())
-            if not self._mic_dropped:
+            if not (self._mic_dropped or self._dialogue.deaf):
                 self._mic_dropped = True
                 log.warning(
                     "gemini: the user's audio cannot be sent as fast as it comes; the oldest is dropped"
@@ -221,6 +223,7 @@ class GeminiLive(Agent):
             self._moved()
         if self._dialogue.doubtful and now - self._news_at >= _DOUBT_S:
             self._dialogue.insist()
+            self._moved()
         if self._streaming or self._dialogue.waiting or self._dialogue.doubtful:
             self._watch()
 
@@ -233,16 +236,22 @@ class GeminiLive(Agent):
 
     async def _live(self, link: Link) -> None:
         """Hold a connection, and another after it."""
+        useless, backoff = 0, Backoff()
         while True:
+            since = self._loop.time()
             error = await self._hold(link)
             self._link = None
+            useless = useless + 1 if self._loop.time() - since < _STEADY_S else 0
             if error is not None:
-                self._lost(error)
-            closing = self._loop.create_task(link.close())
-            try:
-                renewed = await self._renew(error) if error is None or error.passing else None
-            finally:
-                await asyncio.gather(closing, return_exceptions=True)
+                self._lost(error, told=useless == 2)
+            await link.close()  # first: a session that still has a connection is not resumed on another
+            if error is not None and not error.passing:
+                return
+            if useless > 1:
+                await asyncio.sleep(backoff.next(error))
+            else:
+                backoff.reset()
+            renewed = await self._renew(error)
             if renewed is None:
                 return
             link = renewed
@@ -296,6 +305,8 @@ class GeminiLive(Agent):
                 continue
             if message.error is not None:
                 return message.error
+            if message.malformed:
+                self._report_malformed(ProviderError("malformed", message.malformed))
             self._take(message)
             while self._speech_bytes > _SPEECH_BYTES:
                 self._room.clear()
@@ -317,6 +328,8 @@ class GeminiLive(Agent):
             log.info("gemini: the connection ends in %g s; the next is made before that", message.going_s)
         if self._dialogue.waiting or self._dialogue.doubtful:
             self._watch()
+        if message.cancelled:
+            self._to_send.set()  # it may hear again
         self._moved()
 
     def _report_malformed(self, error: ProviderError) -> None:
@@ -329,10 +342,10 @@ class GeminiLive(Agent):
         """Control first; audio as it has gathered. Ends with the connection."""
         with contextlib.suppress(ProviderError):  # the reader says it, too
             while True:
-                while self._frames and not (self._frames[0] is messages.AUDIO_END and self._mic):
-                    await link.send(self._frames.popleft())
+                while (frame := self._next_frame()) is not None:
+                    await link.send(frame)
                 payload = b""
-                while self._mic and len(payload) < _CHUNK_BYTES:
+                while self._mic and len(payload) < _CHUNK_BYTES and not self._dialogue.deaf:
                     payload += self._mic.popleft()
                 if payload:
                     self._mic_bytes -= len(payload)
@@ -341,12 +354,21 @@ class GeminiLive(Agent):
                 self._to_send.clear()
                 await self._to_send.wait()
 
-    def _lost(self, error: ProviderError) -> None:
-        """The connection ended by itself. The device is told where that costs it something."""
+    def _next_frame(self) -> Frame | None:
+        """The next message that may go now: input waits while the model takes none, and the end of the audio for the audio."""
+        deaf = self._dialogue.deaf
+        for place, frame in enumerate(self._frames):
+            if not (deaf and "realtimeInput" in frame) and not (frame is messages.AUDIO_END and self._mic):
+                del self._frames[place]
+                return frame
+        return None
+
+    def _lost(self, error: ProviderError, *, told: bool = False) -> None:
+        """The connection ended by itself. The device is told where that costs it something, or where it is to be `told`."""
         self._frames.clear()
         turn = self._dialogue.lost()
         log.log(logging.WARNING if error.passing else logging.ERROR, "%s", self._line(error))
-        if turn is not None or not error.passing:
+        if turn is not None or told or not error.passing:
             self.emit(error.event(self.name, turn, self._secrets()))
 
     async def _renew(self, ended: ProviderError | None) -> Link | None:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import json
 import re
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -38,6 +39,8 @@ class Dialect:
     text: Literal["content", "realtime"]
     context: Literal["content", "update", "later"]
     behavior: Literal["BLOCKING", "NON_BLOCKING"] | None
+    waits: bool = False
+    """While a call is not answered it takes no audio and no text: it closes the connection (1008)."""
 
     @property
     def seeds(self) -> bool:
@@ -57,9 +60,10 @@ def dialect(options: Options) -> Dialect:
             behavior = "NON_BLOCKING" if "extended-thinking" in model else "BLOCKING"
     elif options.tool_calls != "default":
         behavior = "BLOCKING" if options.tool_calls == "blocking" else "NON_BLOCKING"
+    waits = known != "3.8" and behavior != "NON_BLOCKING"
     if known == "2":
-        return Dialect("content", "content", behavior)
-    return Dialect("realtime", "later" if known == "3.1" else "update", behavior)
+        return Dialect("content", "content", behavior, waits)
+    return Dialect("realtime", "later" if known == "3.1" else "update", behavior, waits)
 
 
 def function_name(name: str, taken: Container[str]) -> str:
@@ -244,29 +248,36 @@ class Incoming:
     """A handle, and whether the session can be resumed by it."""
     error: ProviderError | None = None
     unknown: list[str] = field(default_factory=list)
+    malformed: str = ""
+    """What was wrong with a part of it; the rest was read."""
 
 
 def parse(frame: str | bytes) -> Incoming:
-    """One message; raises `ProviderError` of kind `malformed`."""
+    """One message; raises `ProviderError` of kind `malformed` if nothing of it can be read."""
     try:
         message = json.loads(frame)
     except (ValueError, RecursionError):
         raise ProviderError("malformed", "a message is not JSON") from None
-    try:
-        return _read(_object(message))
-    except (TypeError, ValueError, KeyError, OverflowError) as error:
-        raise ProviderError("malformed", f"a message is not of the protocol: {error}") from None
-
-
-def _read(message: Mapping[str, Json]) -> Incoming:
+    if not isinstance(message, dict):
+        raise ProviderError("malformed", "a message is no object")
     found = Incoming()
     for name, value in message.items():
         read = _READERS.get(_camel(name))
         if read is None:
             found.unknown.append(name)
         elif value is not None:
-            read(found, value)
+            with _noting(found):
+                read(found, value)
     return found
+
+
+@contextlib.contextmanager
+def _noting(found: Incoming) -> Iterator[None]:
+    """What is wrong costs nothing but itself: the end of a turn may stand beside it."""
+    try:
+        yield
+    except (TypeError, ValueError, KeyError, OverflowError) as error:
+        found.malformed = f"a message is not of the protocol: {error}"
 
 
 def _read_setup(found: Incoming, value: Json) -> None:
@@ -280,23 +291,33 @@ def _read_content(found: Incoming, value: Json) -> None:
     found.turn_complete = said.get("turnComplete") is True
     found.in_progress = said.get("interactionStatus") == "IN_PROGRESS"
     found.reason = str(said.get("turnCompleteReason") or "")
-    heard = _object(said.get("inputTranscription") or {})
-    found.heard = _text(heard.get("text"))
-    found.heard_out = heard.get("finished") is True
-    found.guess = _text(_object(said.get("interimInputTranscription") or {}).get("text"))
-    found.said = _text(_object(said.get("outputTranscription") or {}).get("text"))
+    with _noting(found):
+        heard = _object(said.get("inputTranscription") or {})
+        found.heard_out = heard.get("finished") is True
+        found.heard = _text(heard.get("text"))
+    with _noting(found):
+        found.guess = _text(_object(said.get("interimInputTranscription") or {}).get("text"))
+    with _noting(found):
+        found.said = _text(_object(said.get("outputTranscription") or {}).get("text"))
     for part in _list(_object(said.get("modelTurn") or {}).get("parts")):
-        part = {_camel(name): one for name, one in _object(part).items()}  # noqa: PLW2901
-        if "inlineData" in part:
-            sound = _sound(_object(part["inlineData"]))
-            if sound:
-                found.parts.append(sound)
-        elif part.get("text") and part.get("thought") is not True:
-            found.parts.append(_text(part["text"]))
+        with _noting(found):
+            _read_part(found, _object(part))
+
+
+def _read_part(found: Incoming, said: Mapping[str, Json]) -> None:
+    part = {_camel(name): one for name, one in said.items()}
+    if part.get("inlineData") is not None:
+        sound = _sound(_object(part["inlineData"]))
+        if sound:
+            found.parts.append(sound)
+    elif part.get("text") and part.get("thought") is not True:
+        found.parts.append(_text(part["text"]))
 
 
 def _sound(data: Mapping[str, Json]) -> bytes:
-    mime = _text(data.get("mimeType", data.get("mime_type")))
+    mime = _text(data.get("mimeType", data.get("mime_type"))).lower()
+    if mime and not mime.startswith("audio/"):
+        return b""  # a picture
     if not mime.startswith("audio/pcm"):
         raise ValueError(f"it brought {mime or 'data without a type'}, not PCM")
     rate = re.search(r"rate=(\d+)", mime)
@@ -312,13 +333,20 @@ def _sound(data: Mapping[str, Json]) -> bytes:
 def _read_calls(found: Incoming, value: Json) -> None:
     said = _object(value)
     for call in _list(said.get("functionCalls", said.get("function_calls"))):
-        call = _object(call)  # noqa: PLW2901
-        arguments = call.get("args")
-        if arguments is None:
-            arguments = {}
-        elif not isinstance(arguments, str | dict):
-            arguments = _json(arguments)
-        found.calls.append(ModelCall(_text(call.get("id")) or None, _text(call["name"]), arguments))
+        with _noting(found):
+            found.calls.append(_call(_object(call)))
+
+
+def _call(said: Mapping[str, Json]) -> ModelCall:
+    arguments = said.get("args")
+    if arguments is None:
+        arguments = {}
+    elif not isinstance(arguments, str | dict):
+        arguments = _json(arguments)
+    name = _text(said.get("name"))
+    if not name:
+        raise ValueError("a call has no name")
+    return ModelCall(_text(said.get("id")) or None, name, arguments)
 
 
 def _read_cancelled(found: Incoming, value: Json) -> None:
@@ -400,7 +428,9 @@ def _text(value: Json) -> str:
 # --- what a refusal means
 
 _WORDS: tuple[tuple[str, Kind], ...] = (
-    (r"key expired|token.{0,20}expired|expired.{0,20}token", "expired"),
+    (r"key expired|token.{0,20}expired|expired.{0,20}token|token.{0,30}used", "expired"),
+    (r"location is not supported", "refused"),
+    (r"retry in \d", "rate"),
     (r"api.?key|unregistered callers|unauthenticated|authentication|permission|credential|leaked", "key"),
     (r"current quota|billing|credits? (are|is) depleted|prepayment|spending", "quota"),
     (r"resource.{0,10}exhausted|rate.?limit|too many|concurrent session", "rate"),
@@ -437,6 +467,8 @@ def refused(status: int, said: str, retry_after_s: float | None = None) -> Provi
     if kind in (None, "gone", "format"):
         usual: Kind = "unreachable" if status >= 500 else kind or "refused"
         kind = _STATUSES.get(status, usual)
+    if retry_after_s is None and (wait := re.search(r"retry in (\d+(?:\.\d+)?) ?s", said)) is not None:
+        retry_after_s = float(wait[1])
     return ProviderError(kind, said or f"HTTP status {status}", retry_after_s=retry_after_s)
 
 

@@ -1,13 +1,13 @@
-"""What a `gemini_dialogue.Dialogue` knows of a turn, of the calls that the model made in one message, and of its surroundings."""
+"""What a `gemini_dialogue.Dialogue` knows of a turn, and of its surroundings."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from vrt_host.agents.base import AgentEvent, Code
+from vrt_host.agents.base import AgentEvent
 from vrt_host.agents.gemini_history import Entry, History
-from vrt_host.agents.gemini_messages import Frame
+from vrt_host.agents.gemini_messages import Frame, ModelCall
 
 
 @dataclass(slots=True, eq=False)
@@ -25,12 +25,20 @@ class Turn:
     ended: bool = False
     overdue: bool = False
     """It ends because the device did not answer a call; what the model says of that is to be heard."""
+    unwelcome: bool = False
+    """The model was told that its calls were interrupted, since it waits for that; what it says to it is not to be heard."""
     item: str | None = None
     """Its newest audio item."""
     open: bool = False
     """Which can get audio."""
     odd: bytes = b""
     calls: set[str] = field(default_factory=set)
+    made: dict[str, tuple[ModelCall, Frame | None]] = field(default_factory=dict)
+    """The model's id -> the call, and what it was answered."""
+    parted: bool = False
+    """What made the newest calls has ended; with some models it does so before the results, with others not at all."""
+    lingers: bool = False
+    """It has ended behind the results: that was this end, or the model says nothing to them."""
     late: list[str] = field(default_factory=list)
     """Results of calls, as texts, until the model has answered them."""
     again: bool = False
@@ -45,18 +53,6 @@ class Turn:
         for text in self.late:
             history.add("user", text)
         self.late.clear()
-
-
-@dataclass(slots=True, eq=False)
-class Batch:
-    """Calls that the model made in one message: it gets their results in one, too."""
-
-    turn: str
-    connection: int
-    missing: set[str]
-    results: list[tuple[str | None, str, Frame]] = field(default_factory=list)
-    cancelled: bool = False
-    codes: set[Code | None] = field(default_factory=set)
 
 
 class Outlet(Protocol):
