@@ -262,14 +262,14 @@ class App:
         # The LED: what matters most.
         sound = self.sound
         state = "idle"
-        if self.wifi and self.wifi.led:
+        if self.tools.confirm.asking:  # that is what a press means now, with a link or without
+            state = "confirm"
+        elif self.wifi and self.wifi.led:
             state = self.wifi.led
         elif self.session.state == "failed":
             state = "denied" if self.conversation.refused == "UNAUTHORIZED" else "error"
         elif self.session.state != "open":
             state = "connecting"
-        elif self.tools.confirm.asking:
-            state = "confirm"
         elif sound.playing:
             state = "speaking"
         elif self.conversation.active:
@@ -291,4 +291,6 @@ class App:
         made.update(invalid=session.invalid, too_large=self.link.dropped)
         if hasattr(gc, "mem_free"):
             made.update(heap_used=gc.mem_alloc(), heap_free=gc.mem_free())
+        if self.wifi:
+            made.update(idf_block=self.wifi.block())
         self.log.event("stats", **made)

@@ -525,7 +525,9 @@ def test_light_shows_what_matters_most():
     assert light(playing=True, active=True, live=True) == "speaking"
     assert light(asking=True, playing=True) == "confirm"
     for state in ("connecting", "waiting", "closed"):
-        assert light(state=state, asking=True) == "connecting"
+        assert light(state=state, live=True) == "connecting"
+        assert light(state=state, asking=True) == "confirm"  # a hold would confirm
+    assert light(no_wifi=True, asking=True) == "confirm"
     assert light(state="failed") == "error"
     assert light(state="failed", refused="UNAUTHORIZED") == "denied"
     assert light(state="failed", no_wifi=True) == "wifi"

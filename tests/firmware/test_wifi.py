@@ -34,7 +34,8 @@ class Station:
 def test_wifi_joins_and_says_so():
     station = Station(AccessPoint())
     assert station.run(3000)
-    assert station.events == [{"event": "wifi", "state": "up", "ip": "192.168.1.50", "rssi": -55}]
+    up = {"event": "wifi", "state": "up", "ip": "192.168.1.50", "rssi": -55, "idf_block": None}
+    assert station.events == [up]
     assert (station.wlan.reconnects, station.wlan.pm) == (0, 0)
     station.run(600_000, 500)
     assert len(station.events) == len(station.wlan.connects) == 1
@@ -310,6 +311,34 @@ def test_the_device_connects_once_wifi_is_there():
     assert device.board.lights == ["wifi", "connecting"]
     device.open()
     assert device.board.lights[-1] == "idle"
+
+
+def test_the_largest_block_of_the_systems_heap_is_in_the_log_from_the_start_on():
+    wireless = Wireless(AccessPoint())
+    device = wireless.device
+    esp32 = FakeEsp32(240, 35_512)
+    with_modules(wireless.open, esp32=esp32)
+    assert device.last("wifi")["idf_block"] == 35_512
+    device.app.config["stats_ms"] = 10_000
+    esp32.largest = (240, 9000)  # it goes to pieces while the device runs
+    with_modules(lambda: wireless.run(11_000), esp32=esp32)
+    assert device.last("stats")["idf_block"] == 9000
+
+
+def test_the_light_tells_that_a_press_would_answer_also_without_a_link():
+    point = AccessPoint()
+    wireless = Wireless(point)
+    wireless.open()
+    device = wireless.device
+    device.call("unlock", 1)
+    wireless.run(100)
+    assert device.board.lights[-1] == "confirm"
+    point.on = False
+    wireless.run(1000)
+    assert device.link.closes == [4000]
+    assert device.board.lights[-1] == "confirm"
+    wireless.run(15_000)  # nobody answers
+    assert device.board.lights[-1] == "wifi"
 
 
 def test_the_link_goes_with_wifi_and_comes_back_with_it():

@@ -110,7 +110,8 @@ class Wifi:
         self.up = True
         self.failures = 0
         self.reason = ""
-        self.event("wifi", state="up", ip=self.wlan.ifconfig()[0], rssi=self.signal())
+        made = {"ip": self.wlan.ifconfig()[0], "rssi": self.signal(), "idf_block": self.block()}
+        self.event("wifi", state="up", **made)
 
     def _fail(self, now, reason):
         if self.up or reason != self.reason:
@@ -160,6 +161,14 @@ class Wifi:
         except OSError:
             return 0
 
+    def block(self):
+        # Bytes of the largest free piece of the system's own heap, which mbedTLS takes its buffers from; None: it has none.
+        try:
+            import esp32  # noqa: PLC0415  (only that chip has it)
+        except ImportError:
+            return None
+        return max([region[2] for region in esp32.idf_heap_info(esp32.HEAP_DATA)])
+
     def obstacle(self, now):
         # None: the link may be opened. "": not yet. Else why it would fail, as a link's close_reason.
         if not self.up:
@@ -176,7 +185,7 @@ class Wifi:
         if self._clock:
             self._clock = None
             forget("vrt.setup.clock")
-        block = largest()
+        block = self.block()
         if block is None or block >= _TLS_BLOCK:
             return None
         self.event("error", code="TLS_NO_MEMORY", message=f"largest free block {block}, needs {_TLS_BLOCK}")
@@ -185,15 +194,6 @@ class Wifi:
 
 def _random(n):
     return int.from_bytes(os.urandom(2), "little") % n
-
-
-def largest():
-    # Bytes of the largest free piece of the system's own heap, which mbedTLS takes its buffers from; None: it has none.
-    try:
-        import esp32  # noqa: PLC0415  (only that chip has it)
-    except ImportError:
-        return None
-    return max([region[2] for region in esp32.idf_heap_info(esp32.HEAP_DATA)])
 
 
 def explain(status):
