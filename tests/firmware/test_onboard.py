@@ -148,6 +148,33 @@ def test_networks_can_be_listed_while_the_known_one_is_away():
     assert not site.wifi.up
 
 
+def test_nobody_is_cut_off_in_the_midst_of_it():
+    # Who looks for networks every now and then and takes his time to type is heard to the end.
+    script = [[21_000 + 20_000 * n, NETWORKS] for n in range(6)]
+    script.append([150_000, credentials("other", "secret-key")])
+    site = Site(AccessPoint("other"), ssid="home", script=script)
+    assert site.run()
+    assert IS_PROVISIONED in site.console.said
+    assert site.config()["wifi_ssid"] == "other"
+
+
+def test_a_failure_is_told_before_the_client_gives_up():
+    # A network that never answers: clients wait 30 s.
+    point = AccessPoint()
+    point.dhcp = False
+    site = Site(point, script=([1000, credentials("home", "secret-key")],), held_at=100_000)
+    told = []
+    plain = site.console.write
+
+    def write(data):
+        told.append(site.board.clock.now)
+        plain(data)
+
+    site.console.write = write
+    assert not site.run()
+    assert told[site.console.said.index(CANNOT_CONNECT)] < 1000 + 28_000
+
+
 def test_the_button_stops_it():
     assert not Site(held_at=5000).run()
     assert not Site(ssid="home", held_at=5000).run()

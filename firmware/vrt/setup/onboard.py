@@ -11,8 +11,10 @@ from micropython import const
 from vrt import VERSION, diff
 
 _JOIN_MS = const(20_000)  # that the known network gets before setting up is offered
-_WINDOW_MS = const(60_000)  # that it is offered while there are credentials; without, it is offered for ever
-_TRY_MS = const(30_000)  # that new credentials get
+_WINDOW_MS = const(
+    60_000
+)  # that it is offered while there are credentials and nobody speaks; without, it is offered for ever
+_TRY_MS = const(25_000)  # that new credentials get: clients wait 30 s for what came of it
 _FAILURES = const(2)  # of theirs; the first may be bad luck
 _PAUSE_MS = const(500)  # in a packet: it has broken off
 _LINGER_MS = const(3000)  # after it is done, for the last questions
@@ -69,7 +71,7 @@ class Setting:
         board, wifi, improv = self.board, self.wifi, self.improv
         board.led("setup")
         board.event("wifi", state="setup", reason=wifi.reason)
-        begun = heard = time.ticks_ms()
+        begun = heard = spoken = time.ticks_ms()
         tried = None  # (ssid, password) on trial
         while True:
             now = time.ticks_ms()
@@ -79,7 +81,9 @@ class Setting:
             byte = self.console.read()
             while byte is not None:
                 heard = now
-                if not improv.feed(byte) and byte == _CTRL_C:
+                if improv.feed(byte):
+                    spoken = now  # to us
+                elif byte == _CTRL_C:
                     raise KeyboardInterrupt
                 byte = self.console.read()
             if diff(now, heard) >= _PAUSE_MS:
@@ -94,14 +98,14 @@ class Setting:
                 if wifi.up:
                     self._keep()
                     tried = None
-                    begun = now
+                    spoken = now
                 elif wifi.failures >= _FAILURES or diff(now, begun) >= _TRY_MS:
                     improv.failed()
                     wifi.change(self.old[0], self.old[1])
                     tried = None
-                    begun = now
-            elif (wifi.up and diff(now, begun) >= _LINGER_MS) or (
-                self.old[0] and diff(now, begun) >= _WINDOW_MS
+                    spoken = now
+            elif (wifi.up and diff(now, spoken) >= _LINGER_MS) or (
+                self.old[0] and diff(now, spoken) >= _WINDOW_MS
             ):
                 return True
             board.wait(None, _LOOK_MS)
