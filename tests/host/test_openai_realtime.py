@@ -1,15 +1,17 @@
 """agents/openai_realtime.py and its connection: options, sessions, what is refused, what is lost; with the peer, or with servers of a frame or two."""
 
 import asyncio
+import contextlib
 import json
 import logging
+import time
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 from agent_stage import answering, started
 from peers.plan import quiet, tone
-from peers.process import PeerProcess
+from peers.process import DEADLINE_S, PeerProcess
 from pydantic import SecretStr
 from vrt_host.agents import openai_keeper, openai_link, registry
 from vrt_host.agents.base import (
@@ -25,10 +27,11 @@ from vrt_host.agents.base import (
     TurnBegin,
     TurnEnd,
 )
+from vrt_host.agents.openai_agent import check_format
 from vrt_host.agents.openai_pump import Pump
-from vrt_host.agents.openai_realtime import OpenAIAgent, Options
+from vrt_host.agents.openai_realtime import OpenAIAgent, Options, wire_format
 from vrt_host.agents.options import load
-from vrt_host.agents.provider import Backoff
+from vrt_host.agents.provider import Backoff, ProviderError
 from vrt_host.errors import AgentStartError, UsageError
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -176,7 +179,13 @@ async def test_microphone_that_is_switched_off_ends_an_utterance(peer):
         assert port.all(AudioEnd)
 
 
-@pytest.mark.parametrize("frame", [{"type": "session.created", "session": {"modalities": ["audio"]}}])
+@pytest.mark.parametrize(
+    "frame",
+    [
+        {"type": "session.created", "session": {"modalities": ["audio"]}},
+        {"type": "conversation.created", "conversation": {"object": "realtime.conversation"}},
+    ],
+)
 async def test_flat_dialect_gets_its_turn_detection_where_it_has_it(frame):
     def agree(message):
         shape = {"audio": {"output": {"format": {"type": "audio/pcmu"}}}}
@@ -193,7 +202,25 @@ async def test_flat_dialect_gets_its_turn_detection_where_it_has_it(frame):
     assert "turn_detection" not in session["audio"]["input"]
 
 
+@pytest.mark.parametrize(
+    "audio", [None, [], {"input": None, "output": []}, {"output": {"format": {"rate": 8000}}}]
+)
+async def test_session_that_the_server_does_not_describe_is_taken(audio):
+    frames = [
+        {"type": "session.created", "session": {}},
+        {"type": "session.updated", "session": {"audio": audio}},
+    ]
+    async with answering(*frames) as (number, _), started(agent_for(number)) as port:
+        assert port.events == []
+
+
 # --- refusals
+
+
+@pytest.mark.parametrize("got", [{"type": "audio/pcmu"}, {"type": "audio/pcm", "rate": 16000}])
+async def test_other_format_than_the_wanted_is_refused(got):
+    with pytest.raises(ProviderError, match="the server takes"):
+        check_format(got, wire_format(PCM16_24K))
 
 
 @pytest.mark.parametrize(
@@ -204,7 +231,10 @@ async def test_flat_dialect_gets_its_turn_detection_where_it_has_it(frame):
         ({"status": 429, "body": b'{"error": {"code": "insufficient_quota", "message": "No."}}'}, "balance"),
         ({"status": 429}, "wait"),
         ({"status": 503, "body": b"busy"}, "HTTP 503"),
-        ({"status": 302}, "HTTP 302"),
+        ({"status": 302}, "HTTP 302; check base_url"),
+        ({"status": 200, "body": b"<html>"}, "HTTP 200; check base_url"),
+        ({"status": 400, "body": b'{"code": "Bad argument", "error": "Incorrect API key provided: xa**"}'}, "check the key"),
+        ({"status": 422, "body": b'{"detail": "No such thing."}'}, "No such thing"),
         ({"status": 400, "body": b'{"error": "bad words"}'}, "bad words"),
         ({"status": 400, "body": b"[" * 5000}, "HTTP 400"),
         ({"close": (3000, "invalid_request_error.invalid_api_key")}, "check the key"),
@@ -222,6 +252,8 @@ async def test_flat_dialect_gets_its_turn_detection_where_it_has_it(frame):
             },
             "audio/pcm for its input",
         ),
+        ({"frames": [{"type": "session.updated", "session": {"input_audio_format": "g711_ulaw"}}]}, "beta"),
+        ({"frames": [{"type": "error", "error": {"code": "429", "message": "Slow down."}}]}, "Slow down; wait"),
     ],
 )  # fmt: skip
 async def test_server_that_opens_no_session_is_told_in_one_line(server, says, caplog):
@@ -414,6 +446,142 @@ async def test_session_that_lasted_is_followed_at_once(peer, monkeypatch):
             port.agent.user_text("Hello")
             await port.ends(turns)
     assert waits == [1, 1, 1]
+
+
+class Line:
+    """A connection that a test ends."""
+
+    def __init__(self):
+        self.over = asyncio.Event()
+
+    async def events(self):
+        await self.over.wait()
+        raise ProviderError("gone", "the server closed the connection")
+        yield
+
+    async def close(self):
+        self.over.set()
+
+
+class Talk:
+    """What is kept connected: each dial takes the next of `plan`, a time until the end or an error; then there is no end."""
+
+    def __init__(self, *plan):
+        self.plan = list(plan)
+        self.lines, self.told = [], []
+        self.rests = False
+        self._news = asyncio.Event()
+
+    def _tell(self, *what):
+        self.told.append(what)
+        self._news.set()
+
+    async def dial(self):
+        next_ = self.plan.pop(0) if self.plan else None
+        self._tell("dial")
+        if isinstance(next_, ProviderError):
+            raise next_
+        self.lines.append(Line())
+        return self.lines[-1], None if next_ is None else time.time() + next_
+
+    def opened(self, link):
+        self._tell("opened", self.lines.index(link))
+
+    def lost(self, error):
+        self._tell("lost", error.kind)
+
+    def broken(self, error):
+        self._tell("broken", error.kind)
+
+    def quiet(self):
+        return self.rests
+
+    async def until(self, *what, times=1):
+        async with asyncio.timeout(DEADLINE_S):
+            while self.told.count(what) < times:
+                self._news.clear()
+                await self._news.wait()
+
+
+@contextlib.asynccontextmanager
+async def kept(talk):
+    keeper = openai_keeper.Keeper("openai", talk, [])
+    await keeper.open()
+    try:
+        yield keeper
+    finally:
+        await keeper.close()
+
+
+async def test_session_that_breaks_while_its_successor_waits_is_told_as_lost():
+    """The successor's turn had not come, since something was being said: what was said is told as lost."""
+    talk = Talk(0.3)
+    async with kept(talk):
+        await talk.until("dial", times=2)
+        await asyncio.sleep(0)
+        talk.lines[0].over.set()
+        await talk.until("opened", 1)
+        assert ("lost", "gone") in talk.told
+        assert talk.told.count(("dial",)) == 2
+
+
+async def test_session_that_is_replaced_is_not_told_as_lost():
+    talk = Talk(0.3)
+    talk.rests = True
+    async with kept(talk):
+        await talk.until("opened", 1)
+        assert ("lost", "gone") not in talk.told
+
+
+@pytest.mark.parametrize("kind", ["refused", "malformed"])
+async def test_refusal_that_may_pass_is_told_and_tried_again_when_somebody_needs_it(monkeypatch, kind):
+    monkeypatch.setattr(Backoff, "next", lambda self, error=None: 0.0)
+    talk = Talk(None, ProviderError(kind, "not now"))
+    async with kept(talk) as keeper:
+        talk.lines[0].over.set()
+        await talk.until("lost", "gone")
+        keeper.hurry()
+        await talk.until("lost", kind)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert len(talk.lines) == 1, "nobody needs it"
+        keeper.hurry()
+        await talk.until("opened", 1)
+
+
+async def test_server_that_is_away_for_long_is_told_once(monkeypatch):
+    monkeypatch.setattr(Backoff, "next", lambda self, error=None: 0.0)
+    monkeypatch.setattr(openai_keeper, "_QUIETLY_S", -1.0)
+    talk = Talk(None, *[ProviderError("unreachable", "nobody there")] * 3)
+    async with kept(talk) as keeper:
+        talk.lines[0].over.set()
+        await talk.until("lost", "gone")
+        keeper.hurry()
+        await talk.until("opened", 1)
+        assert talk.told.count(("broken", "unreachable")) == 1
+
+
+async def test_server_that_cannot_truncate_is_no_end_of_the_session():
+    def refuse(message):
+        if message["type"] != "conversation.item.delete":
+            return []
+        error = {"type": "invalid_request_error", "code": "unknown_event", "event_id": message["event_id"]}
+        return [{"type": "error", "error": error}, {"type": "response.created", "response": {"id": "r"}}]
+
+    frames = [{"type": "session.created", "session": {}}, {"type": "session.updated", "session": {}}]
+    async with answering(*frames, then=refuse) as (number, _), started(agent_for(number), context=1) as port:
+        port.agent.context(2)
+        await port.until(lambda: port.all(TurnBegin))
+        assert port.all(AgentError) == []
+
+
+async def test_refusal_while_the_session_runs_is_one_line_in_the_log(peer, caplog):
+    async with started(agent_for(peer.port)) as port:
+        await peer.refuse("key", times=9)
+        await peer.drop()
+        port.agent.user_text("Hello")
+        await port.until(lambda: any(not one.recoverable for one in port.all(AgentError)))
+        assert caplog.text.count("check the key") == 1
 
 
 # --- a model that is faster than real time

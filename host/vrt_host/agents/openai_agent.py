@@ -128,6 +128,18 @@ def expiry(session: Mapping[str, Any]) -> float | None:
     return float(expires) if isinstance(expires, int | float) and expires > 0 else None
 
 
+def table(value: object) -> Mapping[str, Any]:
+    """What ought to be a table, empty if it is none."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def check_format(got: object, wanted: Mapping[str, Any], way: str = "") -> None:
+    """A format that a server has agreed to has to be the wanted one, as far as it says so: it would be noise otherwise."""
+    for name, value in table(got).items():
+        if name in wanted and value not in (None, wanted[name]):
+            raise ProviderError("format", f"the server takes {value}{way}, not {wanted[name]}")
+
+
 def silence(format_: Format, seconds: float) -> bytes:
     """So much silence."""
     sample = b"\xff" if format_.encoding == "pcmu" else b"\0\0"

@@ -130,20 +130,22 @@ def _from_status(error: InvalidStatus) -> ProviderError:
         found = body.get("error", body) if isinstance(body, dict) else None
     except (ValueError, RecursionError):
         pass
-    if isinstance(found, str):
+    if isinstance(found, str):  # xAI's: the code beside it is a sentence, too
         found = {"message": found}
     said = f"HTTP {status}"
     kind: Kind = "refused"
     if isinstance(found, dict):
         kind = kind_of(found)
-        if isinstance(message := found.get("message"), str) and message:
+        message = found.get("message") or found.get("detail")
+        if isinstance(message, str) and message:
             said = f"{message} (HTTP {status})"
     if kind == "refused":
         kind = "unreachable" if status >= 500 else _STATUS.get(status, "refused")
+        kind = "version" if status < 400 else kind
     after = response.headers.get("Retry-After", "")
     return ProviderError(
         kind,
         said,
-        advice=_NOT_FOUND if status == 404 else None,
+        advice=_NOT_FOUND if status == 404 or status < 400 else None,
         retry_after_s=float(after) if after.isdigit() else None,
     )

@@ -18,6 +18,8 @@ _AHEAD_S = 120.0
 """A session of the server is replaced so long before its end, or in the last tenth of it."""
 _LASTING_S = 10.0
 """A session that lasted so long was a good one: the next attempt comes at once."""
+_QUIETLY_S = 5.0
+"""So long it is tried to connect before the device is told that it cannot be: it may speak to nobody meanwhile."""
 _LOOK_S = 0.25
 """How often it is looked whether nothing is going on, once a session is to be replaced."""
 
@@ -35,10 +37,10 @@ class Talk(Protocol):
         """One of its events; raises `ProviderError` of a kind that nothing can help, or `malformed`."""
 
     def lost(self, error: ProviderError) -> None:
-        """The session broke; the next one is on its way, unless nothing can help the error."""
+        """The session broke, or there is none to be had; the next one is made when it is needed, if the error may pass."""
 
     def broken(self, error: ProviderError) -> None:
-        """An event could not be understood and was passed over; told once for each session."""
+        """An event could not be understood and was passed over, or the server not reached for a while; told once for each session."""
 
     def failed(self) -> None:
         """A fault of ours; the log says which."""
@@ -56,7 +58,9 @@ class Keeper:
         self._talk = talk
         self._secrets = secrets
         self._link: Link | None = None
-        self._spare: Link | None = None
+        self._spare: tuple[Link, float | None] | None = None
+        self._replaced = False
+        """The connection ends because another one takes its place."""
         self._ends: float | None = None
         self._dialled = 0.0
         self._tasks = Tasks(name, lambda task: talk.failed())
@@ -75,13 +79,13 @@ class Keeper:
     async def close(self) -> None:
         """End it."""
         await self._tasks.end()
-        for link in (self._link, self._spare):
+        for link in (self._link, self._spare and self._spare[0]):
             if link is not None:
                 await link.close()
 
     async def _use(self, link: Link, ends: float | None) -> None:
         self._link, self._ends, self._dialled = link, ends, time.time()
-        self._malformed = False
+        self._malformed = self._replaced = False
         self._talk.opened(link)
 
     async def _run(self) -> None:
@@ -101,12 +105,12 @@ class Keeper:
             if error is not None:
                 self._wanted.clear()
                 self._talk.lost(error)
-                if not error.retried:
+                if not error.passing:
                     if spare is not None:
-                        await spare.close()
+                        await spare[0].close()
                     return
             if spare is not None:
-                await self._use(spare, self._ends)
+                await self._use(*spare)
             elif not await self._again(backoff, error):
                 return
             await closing
@@ -124,7 +128,7 @@ class Keeper:
                         return error
                     self._report(error)
         except ProviderError as error:
-            return None if self._spare is not None else error
+            return None if self._replaced else error
         return None
 
     def _warn(self, error: ProviderError) -> None:
@@ -139,6 +143,7 @@ class Keeper:
     async def _again(self, backoff: Backoff, error: ProviderError | None) -> bool:
         """Connect anew, once somebody needs it: a device that was switched off does not."""
         await self._wanted.wait()
+        since, told = time.monotonic(), False
         while True:
             first, wait = backoff.failures == 0, backoff.next(error)
             if not first or (error is not None and error.retry_after_s is not None):
@@ -146,11 +151,18 @@ class Keeper:
             try:
                 await self._use(*await self._talk.dial())
             except ProviderError as failed:
-                self._warn(failed)
                 error = failed
                 if not failed.retried:
+                    self._wanted.clear()
                     self._talk.lost(failed)
-                    return False
+                    if not failed.passing:
+                        return False
+                    await self._wanted.wait()
+                elif not told and time.monotonic() - since > _QUIETLY_S:
+                    told = True
+                    self._talk.broken(failed)
+                else:
+                    self._warn(failed)
                 continue
             log.info("%s: connected again", self._name)
             return True
@@ -162,14 +174,12 @@ class Keeper:
         life = self._ends - self._dialled
         await asyncio.sleep(max(0.0, life - min(_AHEAD_S, life / 10)))
         try:
-            spare, ends = await self._talk.dial()
+            self._spare = await self._talk.dial()
         except ProviderError as error:
             self._warn(error)
             return  # the old one is used to its end
-        self._spare = spare
         while not self._talk.quiet():  # noqa: ASYNC110  (neither side tells when it rests)
             await asyncio.sleep(_LOOK_S)
-        self._ends = ends
-        link = self._link
+        link, self._replaced = self._link, True
         assert link is not None
         self._tasks.spawn(link.close())

@@ -20,12 +20,13 @@ from vrt_host.agents.base import (
     Json,
     ToolResult,
 )
-from vrt_host.agents.openai_agent import OpenAIBase, expiry, silence
+from vrt_host.agents.openai_agent import OpenAIBase, check_format, expiry, silence, table
 from vrt_host.agents.openai_errors import from_error
 from vrt_host.agents.openai_history import DATA_RULE, declarations
 from vrt_host.agents.openai_link import Link, address
 from vrt_host.agents.openai_options import CommonOptions, merged
 from vrt_host.agents.openai_pump import Pump
+from vrt_host.agents.openai_responses import LATE
 from vrt_host.agents.openai_session import Dialogue
 from vrt_host.agents.provider import ProviderError
 
@@ -163,17 +164,20 @@ class OpenAIAgent(OpenAIBase):
         return await self._dial(address(self._options.base_url, "/realtime", query), self._agree)
 
     async def _agree(self, link: Link) -> float | None:
+        asked = False
         async for event in link.events():
             if isinstance(event, ProviderError):
                 raise event
             kind, session = event["type"], event.get("session")
             if kind == "error":
-                raise from_error(event.get("error"))
-            if kind == "session.created" and isinstance(session, Mapping):
-                if "input_audio_format" in session and "audio" not in session:
-                    raise ProviderError("version", "the server speaks the beta of the Realtime protocol")
-                flat = self._options.dialect == "xai"
-                flat = flat or (self._options.dialect == "auto" and session.get("type") != "realtime")
+                raise from_error(event.get("error") or event.get("message"))
+            if isinstance(session, Mapping) and "input_audio_format" in session and "audio" not in session:
+                raise ProviderError("version", "the server speaks the beta of the Realtime protocol")
+            if kind in ("session.created", "conversation.created") and not asked:
+                asked = True
+                flat = not isinstance(session, Mapping) or session.get("type") != "realtime"
+                if self._options.dialect != "auto":
+                    flat = self._options.dialect == "xai"
                 link.send({"type": "session.update", "session": self._request(flat)})
             elif kind == "session.updated" and isinstance(session, Mapping):
                 self._check(session)
@@ -218,15 +222,10 @@ class OpenAIAgent(OpenAIBase):
 
     def _check(self, session: Mapping[str, Any]) -> None:
         """The server has to have agreed to the formats: it would be noise otherwise."""
-        audio = session.get("audio")
-        audio = audio if isinstance(audio, Mapping) else {}
+        audio = table(session.get("audio"))
         for way, wanted in (("input", self._session.input), ("output", self._session.output)):
-            got = (audio.get(way) or {}).get("format") or {}
-            if isinstance(got, Mapping) and got.get("type") not in (None, wire_format(wanted)["type"]):
-                raise ProviderError(
-                    "format", f"the server takes {got.get('type')} for its {way}, not {wanted.encoding}"
-                )
-        self._transcribed = bool((audio.get("input") or {}).get("transcription"))
+            check_format(table(audio.get(way)).get("format"), wire_format(wanted), f" for its {way}")
+        self._transcribed = bool(table(audio.get("input")).get("transcription"))
 
     def opened(self, link: Link) -> None:
         """Tell the new session what was said, and go on."""
@@ -241,7 +240,8 @@ class OpenAIAgent(OpenAIBase):
         """An event of the server."""
         if event["type"] == "error" and isinstance(error := event.get("error"), Mapping):
             fault = from_error(error)
-            if not fault.passing or error.get("code") == "session_expired":
+            late = str(error.get("event_id") or "").startswith(LATE)  # a server need not know how to truncate
+            if (not fault.passing and not late) or error.get("code") == "session_expired":
                 raise fault
         if event["type"] == "response.created":
             self._ring.clear()  # this is heard, and must not be said to another session again
@@ -250,7 +250,8 @@ class OpenAIAgent(OpenAIBase):
     def lost(self, error: ProviderError) -> None:
         """Say so; what the user said last is kept for the next session, if this one had not understood it."""
         self._link = None
-        if not self._dialogue.lost(error) and self._loop.time() - self._heard_at > _RECENT_S:
+        unheard = self._dialogue.lost(error)
+        if not error.retried or not (unheard or self._loop.time() - self._heard_at <= _RECENT_S):
             self._ring.clear()
         if not self._dialogue.resting or self._ring:
             self._keeper.hurry()
