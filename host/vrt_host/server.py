@@ -19,9 +19,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from websockets.asyncio.server import Server, ServerConnection
 from websockets.asyncio.server import serve as serve_websockets
@@ -32,6 +33,7 @@ from vrt_host.agents.base import Agent
 from vrt_host.auth import ANONYMOUS, Authenticator
 from vrt_host.config import ServerConfig, TurnLimits, why_not
 from vrt_host.errors import AgentStartError, UsageError
+from vrt_host.lending import Lending
 from vrt_host.links.base import Link
 from vrt_host.links.serial import SerialLink
 from vrt_host.links.websocket import CLOSE_TIMEOUT_S, WRITE_LIMIT, WebSocketLink, quiet
@@ -52,6 +54,20 @@ HANDSHAKE_S = 10.0
 TOKENS_EVERY_S = 5.0
 """How often the tokens file is looked at, so that a revoked token ends the session it opened."""
 
+
+class Facade(Protocol):
+    """Another system's protocol on a port of its own (docs/facades.md)."""
+
+    name: str
+
+    @property
+    def url(self) -> str:
+        """Where its clients connect, once it listens."""
+
+    def listen(self, host: Host) -> AbstractAsyncContextManager[None]:
+        """Be there for clients meanwhile. Raises `UsageError` when it cannot listen."""
+
+
 AgentFactory = Callable[[], Agent]
 
 
@@ -67,17 +83,29 @@ async def serve(
     link: type[WebSocketLink] = WebSocketLink,
     serial_link: type[SerialLink] = SerialLink,
     updates: Updates | None = None,
+    lending: Lending | None = None,
+    facades: Sequence[Facade] = (),
 ) -> None:
     """Serve until `stop` is set; raises `UsageError` when it cannot listen. The module's docstring says the rest."""
     host = Host(
-        config, agent_factory, limits or Limits(), turn_limits or TurnLimits(), observer, updates=updates
+        config,
+        agent_factory,
+        limits or Limits(),
+        turn_limits or TurnLimits(),
+        observer,
+        updates=updates,
+        lending=lending,
     )
     async with contextlib.AsyncExitStack() as stack:
         if updates is not None:
             await stack.enter_async_context(updates.listen(config, host.auth))
         most = READ_ON * host.limits.message_bytes
         await stack.enter_async_context(Ports(config.serial, host.seat, max_message=most, link=serial_link))
-        await _serve(host, await host.listen(link), ready, stop)
+        server = await host.listen(link)
+        for facade in facades:
+            await stack.enter_async_context(facade.listen(host))
+            log.info("facade %s: %s", facade.name, facade.url)
+        await _serve(host, server, ready, stop)
 
 
 async def _serve(
@@ -109,12 +137,14 @@ class Host:
         observer: Observer | None,
         *,
         updates: Updates | None = None,
+        lending: Lending | None = None,
     ) -> None:
         self.config = config
         self._offer = (lambda _: {}) if updates is None else updates.offer
         self.limits = limits
         self.observer = observer
         self.auth = Authenticator(config.tokens)
+        self.lending = Lending() if lending is None else lending
         self._turn_limits = turn_limits
         self._agent_factory = agent_factory
         self._runners: dict[str, Runner] = {}
@@ -253,7 +283,7 @@ class Host:
                 principal,
                 hello,
                 tools,
-                self._agent_factory(),
+                self._agent(principal, hello, tools),
                 limits=self.limits,
                 turn_limits=self._turn_limits,
                 ended=self._on_end,
@@ -284,6 +314,12 @@ class Host:
             log.info("session %s: opened by %s from %s", runner.id[:8], _who(principal, hello), seat.peer)
             runner.greeted(hello)
             self._replace_older(runner)
+
+    def _agent(self, principal: str, hello: Hello, tools: DeclaredTools) -> Agent:
+        """One for this session; a board's may lend its tools. An id alone proves nothing, so a token's name comes first."""
+        agent = self._agent_factory()
+        board = (principal or _device(hello)) if _is_board(hello) else None
+        return self.lending.wraps(board, agent, tools.tools) if board else agent
 
     def _replace_older(self, runner: Runner) -> None:
         """A board that opens a new session has lost the old one: after a power cut its old link still looks alive.
@@ -317,6 +353,11 @@ def _device(hello: Hello) -> str | None:
     device = hello.message.get("device")
     name = device.get("id") if isinstance(device, dict) else None
     return name if isinstance(name, str) and name else None
+
+
+def _is_board(hello: Hello) -> bool:
+    device = hello.message.get("device")
+    return isinstance(device, dict) and isinstance(device.get("board"), str)
 
 
 def _who(principal: str, hello: Hello) -> str:

@@ -23,14 +23,13 @@ from vrt_host.agents.base import (
     AudioBegin,
     AudioEnd,
     Format,
-    Heard,
     Json,
     Port,
     SessionInfo,
-    ToolResult,
     TurnBegin,
     TurnEnd,
 )
+from vrt_host.agents.wrapped import Wrapped
 from vrt_host.errors import AgentStartError, UsageError
 
 if TYPE_CHECKING:
@@ -63,15 +62,12 @@ def negotiate(hello: Mapping[str, Json], abilities: Abilities) -> tuple[Way, Way
     return input_, _choose(hello.get("output"), able)
 
 
-class Transcoder(Agent):
+class Transcoder(Wrapped):
     """An agent, with its audio converted on the way. Is the `Port` of the agent that it stands for."""
 
     def __init__(self, agent: Agent, input_: Way, output: Way, fault: Callable[[str], None]) -> None:
         """`fault(text)` is told of each packet of the agent that could not be decoded."""
-        # Of a class elsewhere, here of the one object.
-        self.name = agent.name  # type: ignore[misc]
-        self.abilities = agent.abilities  # type: ignore[misc]
-        self._agent = agent
+        super().__init__(agent)
         self._ways = input_, output
         self._fault = fault
         self._input: Converter | None = None
@@ -130,10 +126,6 @@ class Transcoder(Agent):
             raise AgentStartError(f"the agent {self.name} cannot serve this client: {error}") from None
         await self._agent.start(replace(session, input=input_.agent, output=output.agent), self)
 
-    def user_text(self, text: str) -> None:
-        """`Agent.user_text`."""
-        self._agent.user_text(text)
-
     def user_audio(self, payload: bytes) -> None:
         """`Agent.user_audio`, in the agent's format."""
         if self._input is None:
@@ -141,18 +133,6 @@ class Transcoder(Agent):
         else:
             for part in self._input.feed(payload):
                 self._agent.user_audio(part)
-
-    def interrupted(self, turn: str, heard: Sequence[Heard]) -> None:
-        """`Agent.interrupted`."""
-        self._agent.interrupted(turn, heard)
-
-    def tool_result(self, turn: str, result: ToolResult) -> None:
-        """`Agent.tool_result`."""
-        self._agent.tool_result(turn, result)
-
-    def context(self, value: Json) -> None:
-        """`Agent.context`."""
-        self._agent.context(value)
 
     async def close(self) -> None:
         """`Agent.close`."""

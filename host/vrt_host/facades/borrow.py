@@ -1,0 +1,52 @@
+"""The tools of boards that the agent of one facade's session may use besides its client's own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from vrt_host.agents.base import Json, ToolResult
+from vrt_host.lending import Lending, Lent
+
+MARGIN_MS = 2000
+"""More than the board's own time for a call, so that its answer comes first."""
+
+
+class Borrowed:
+    """What can be borrowed when the session opens; a board that comes later is not among it (vRT §5.4: tools stay as declared)."""
+
+    def __init__(self, lending: Lending) -> None:
+        self._lending = lending
+        self._tools: dict[str, Lent] = {}
+
+    def declarations(self, taken: Collection[str]) -> list[dict[str, Json]]:
+        """The declarations for `hello` (decisions 16); a name that is `taken`, or another board's, gets the board's in front."""
+        for lent in self._lending.tools():
+            name = lent.tool.name
+            if name in taken or name in self._tools:
+                name = f"{lent.board}.{name}"
+            self._tools[name] = lent
+        return [_declared(name, lent) for name, lent in self._tools.items()]
+
+    def has(self, name: str) -> bool:
+        """Whether that tool is a board's."""
+        return name in self._tools
+
+    async def call(self, name: str, arguments: Mapping[str, Json]) -> ToolResult:
+        """Have its board run it, if it is still there."""
+        lent = self._tools[name]
+        return await lent.lender.call(lent.tool.name, arguments)
+
+
+def _declared(name: str, lent: Lent) -> dict[str, Json]:
+    tool = lent.tool
+    made: dict[str, Json] = {
+        "name": name,
+        "description": f"{tool.description} (on the board {lent.board})".strip(),
+        "timeoutMs": tool.timeout_ms + MARGIN_MS,
+        "effect": tool.effect,
+    }
+    if tool.parameters is not None:
+        made["parameters"] = dict(tool.parameters)
+    if tool.phrases:
+        made["phrases"] = list(tool.phrases)
+    return made
