@@ -1,0 +1,260 @@
+"""The vectors of `schema/peers/<name>` for everybody who judges frames by them; the format is in its README.md.
+
+Nothing here knows an adapter or a facade. `python -m peers.vectors NAME client|server FILE` prints what is wrong with a message.
+"""
+
+import json
+import re
+import struct
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError
+from jsonschema.validators import extend
+
+FOLDER = Path(__file__).parents[2] / "schema/peers"
+NAMES = ("aitp", "omnia", "fish")
+_NAME = re.compile(r"\$[a-zA-Z]\w*\Z")
+_SHOWN = 200
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """All vectors of one protocol, written out: no `$repeat` is left."""
+
+    schema: dict
+    valid: list
+    invalid: list
+    flows: dict
+    """By their ids."""
+
+
+def _written_out(value):
+    """`{"$repeat": [value, times]}` as the text or the list that it stands for, at any depth."""
+    if isinstance(value, list):
+        return [_written_out(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if "$repeat" not in value:
+        return {name: _written_out(member) for name, member in value.items()}
+    piece, times = value["$repeat"]
+    return (piece if isinstance(piece, str) else [piece]) * times
+
+
+def _read(path):
+    return _written_out(json.loads(path.read_text("utf-8")))
+
+
+@cache
+def load(name):
+    """The vectors of `aitp`, `omnia` or `fish`. They are shared: do not change them."""
+    folder = FOLDER / name
+    flows = [flow for path in sorted(folder.glob("flows/*.json")) for flow in _read(path)]
+    schema = json.loads((folder / "messages.schema.json").read_text("utf-8"))
+    return Vectors(
+        schema,
+        _read(folder / "valid.json"),
+        _read(folder / "invalid.json"),
+        {flow["id"]: flow for flow in flows},
+    )
+
+
+def frame(case):
+    """What a case or a step of a flow puts on the wire: text, bytes, or a message not yet written as JSON."""
+    if "hex" in case:
+        pieces = case["hex"] if isinstance(case["hex"], list) else [case["hex"]]
+        return bytes.fromhex("".join(pieces))
+    return case["text"] if "text" in case else case["message"]
+
+
+# --- judging
+
+
+def _pattern(_, pattern, value, __):
+    # Python's `$` also matches before a trailing newline; that of JSON Schema (ECMA-262) does not.
+    if isinstance(value, str) and not re.search(re.sub(r"\$\Z", r"\\Z", pattern), value):
+        yield ValidationError(f"{value[:_SHOWN]!r} does not match {pattern}")
+
+
+_Validator = extend(Draft202012Validator, {"pattern": _pattern})
+
+
+@cache
+def validator(name, part):
+    """A JSON Schema validator of one entry of the `$defs`."""
+    schema = load(name).schema
+    if part not in schema["$defs"]:
+        raise ValueError(f"{name} has no {part!r}; it has {', '.join(schema['$defs'])}")
+    return _Validator({**schema, "$ref": f"#/$defs/{part}"})
+
+
+def _no_constant(text):
+    raise ValueError(f"{text} is no JSON")
+
+
+def parse(frame):
+    """The value of a JSON text, or `ValueError`. More than the standard says is refused: NaN, bytes that are not UTF-8."""
+    return json.loads(frame.decode() if isinstance(frame, bytes) else frame, parse_constant=_no_constant)
+
+
+def errors(name, direction, frame):
+    """What is wrong with a frame, a line each; nothing if it is right.
+
+    `frame` is a message; or a text frame as it came (str); or a binary frame or a packet (bytes).
+    `direction` says whose frame: `client` or `server`; or any other entry of the schema's `$defs`.
+    """
+    try:
+        if not isinstance(frame, bytes | bytearray):
+            message = parse(frame) if isinstance(frame, str) else frame
+        elif name == "omnia":
+            message, direction = decode_omni(bytes(frame)), "frame"
+        elif name == "fish":
+            message = parse(bytes(frame))
+        else:
+            return ["the protocol has no binary frames"]
+    except (ValueError, RecursionError) as error:
+        return [str(error)[:_SHOWN]]
+    found = validator(name, direction).iter_errors(message)
+    return [f"{error.json_path}: {error.message[:_SHOWN]}" for error in found]
+
+
+# --- Omnia's binary frames (page, "Binary frame structure")
+
+OMNI_FLAGS = {"compressed": 1, "chunked": 2, "is_last": 4}
+_OMNI = struct.Struct(">4sBBHIII12s")
+
+
+def decode_omni(data):
+    """Header, metadata and payload of a binary frame as the vectors' `decoded`; or `ValueError` in the facade's words.
+
+    Bytes beyond the declared lengths are left out. Metadata that is not JSON is None.
+    """
+    if len(data) < _OMNI.size:
+        raise ValueError("invalid header size")
+    magic, version, flags, kind, metadata, payload, sequence, media = _OMNI.unpack_from(data)
+    if magic != b"OMNI":
+        raise ValueError("invalid magic bytes")
+    if version != 1:
+        raise ValueError(f"unsupported binary protocol version: got {version}, expected 1")
+    start = _OMNI.size + metadata
+    if start > len(data):
+        raise ValueError("metadata length exceeds frame size")
+    if start + payload > len(data):
+        raise ValueError("payload length exceeds frame size")
+    try:
+        told = parse(data[_OMNI.size : start])
+    except (ValueError, RecursionError):
+        told = None
+    return {
+        "flags": [name for name, mask in OMNI_FLAGS.items() if flags & mask],
+        "message_type": kind,
+        "sequence": sequence,
+        "media_id": media.hex(),
+        "metadata": told,
+        "payload": data[start : start + payload].hex(),
+    }
+
+
+def encode_omni(decoded):
+    """The frame of a `decoded`, its metadata written without spaces."""
+    metadata = json.dumps(decoded["metadata"], separators=(",", ":"), ensure_ascii=False).encode()
+    if decoded["metadata"] is None:
+        metadata = b""
+    payload, media = bytes.fromhex(decoded["payload"]), bytes.fromhex(decoded["media_id"])
+    flags = sum(OMNI_FLAGS[name] for name in decoded["flags"])
+    sizes = (len(metadata), len(payload))
+    head = _OMNI.pack(b"OMNI", 1, flags, decoded["message_type"], *sizes, decoded["sequence"], media)
+    return head + metadata + payload
+
+
+# --- patterns of flows
+
+
+def match(pattern, message, bound):
+    """Whether a message is as a step of a flow has it; if so, `bound` (name -> value) learns the pattern's new names.
+
+    A message may have members that the pattern does not name.
+    """
+    return difference(pattern, message, bound) is None
+
+
+def difference(pattern, message, bound):
+    """Like `match`, but the first place where the two differ, in words; None if they match."""
+    learnt = dict(bound)
+    found = _difference(pattern, message, learnt, "$")
+    if found is None:
+        bound.update(learnt)
+    return found
+
+
+def _kind(value):
+    """The JSON type of a value."""
+    if isinstance(value, bool) or value is None:
+        return type(value).__name__
+    return "number" if isinstance(value, int | float) else type(value).__name__
+
+
+def _special(pattern):
+    return next(iter(pattern)) if isinstance(pattern, dict) and len(pattern) == 1 else None
+
+
+def _difference(pattern, value, bound, path):  # noqa: PLR0911  (one case a line)
+    if pattern == "$*":
+        return None
+    if isinstance(pattern, str) and _NAME.match(pattern):
+        pattern = bound.setdefault(pattern[1:], value)
+    elif _special(pattern) == "$near":
+        low, high = pattern["$near"]
+        near = _kind(value) == "number" and low <= value <= high
+        return None if near else f"{path}: {value!r} is not within {low} and {high}"
+    elif _special(pattern) == "$like":
+        if _kind(pattern["$like"]) == _kind(value):
+            return None
+        return f"{path}: {value!r} is not like {pattern['$like']!r}"
+    if _kind(pattern) != _kind(value):
+        return f"{path}: {value!r} instead of {pattern!r}"
+    if isinstance(pattern, dict):
+        return _difference_of_members(pattern, value, bound, path)
+    if isinstance(pattern, list):
+        if len(pattern) != len(value):
+            return f"{path}: {len(value)} items instead of {len(pattern)}"
+        pairs = enumerate(zip(pattern, value, strict=True))
+        found = (_difference(part, item, bound, f"{path}[{at}]") for at, (part, item) in pairs)
+        return next((one for one in found if one), None)
+    return None if pattern == value else f"{path}: {value!r} instead of {pattern!r}"
+
+
+def _difference_of_members(pattern, value, bound, path):
+    for name, part in pattern.items():
+        if part == "$-":
+            if name in value:
+                return f"{path}.{name}: there is one"
+        elif name not in value:
+            return f"{path}.{name}: missing"
+        elif found := _difference(part, value[name], bound, f"{path}.{name}"):
+            return found
+    return None
+
+
+def fill(pattern, bound):  # noqa: PLR0911  (one case a line)
+    """The message to send for a step: known names become their values; new ones get a value, which `bound` learns."""
+    if isinstance(pattern, str):
+        if pattern == "$*":
+            return "anything"
+        return bound.setdefault(pattern[1:], f"{pattern[1:]}-1") if _NAME.match(pattern) else pattern
+    if isinstance(pattern, list):
+        return [fill(item, bound) for item in pattern]
+    if not isinstance(pattern, dict):
+        return pattern
+    if _special(pattern) == "$near":
+        return pattern["$near"][0]
+    if _special(pattern) == "$like":
+        return pattern["$like"]
+    return {name: fill(part, bound) for name, part in pattern.items() if part != "$-"}
+
+
+if __name__ == "__main__":
+    print("\n".join(errors(sys.argv[1], sys.argv[2], Path(sys.argv[3]).read_text("utf-8"))))

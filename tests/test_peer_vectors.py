@@ -1,0 +1,252 @@
+"""The vectors of other systems' protocols are in order: each breaks the rule that it names, and no rule is without one."""
+
+import contextlib
+import json
+import re
+from collections import defaultdict
+
+import pytest
+from jsonschema import Draft202012Validator
+from peers import vectors
+
+SECTION = re.compile(r"(page|code): \S")
+READY = [name for name in vectors.NAMES if (vectors.FOLDER / name / "valid.json").is_file()]
+
+# What the pages name, message by message; facts of the public code, where the page is silent, stand after the bar.
+MEMBERS = {
+    "aitp": {
+        "HANDSHAKE_INIT": "apiKey userAgent viewport sdkVersion protocolVersion",
+        "HANDSHAKE_ACK": "sessionId serverVersion protocolVersion capabilities maxActiveTools",
+        "CONTEXT_UPDATE": "url title activeTools context name description parameters type properties required risk"
+        " | enum items",
+        "USER_INPUT": "modality content mimeType meta sessionId | token",
+        "TOOL_CALL": "callId name args",
+        "TOOL_RESULT": "callId status result error",
+        "APPROVAL_REQUEST": "callId toolName risk args message",
+        "APPROVAL_RESPONSE": "callId approved result error",
+        "AGENT_RESPONSE": "chunk done | modality audioData",
+        "AUDIO_STREAM": "data mimeType",
+        "VOICE_INPUT_END": "reason",
+        "VOICE_INTERRUPT": "reason",
+        "VOICE_STATE_EVENT": "event | reason",
+        "SYSTEM_EVENT": "kind message data role text"
+        " | effectiveTools serverTools clientTools ignoredClientTools",
+    },
+}
+ENVELOPE = {"aitp": "id type timestamp payload"}
+
+
+def judged_as(case):
+    return case.get("as", case["direction"])
+
+
+def members(value):
+    """The names of all members, at any depth."""
+    if isinstance(value, dict):
+        for name, member in value.items():
+            yield name
+            yield from members(member)
+    elif isinstance(value, list):
+        for item in value:
+            yield from members(item)
+
+
+def rules(schema, path="#"):
+    """Every rule of a schema that a message can break: its place, with the member's name for one that is required."""
+    if isinstance(schema, list):
+        for at, part in enumerate(schema):
+            yield from rules(part, f"{path}/{at}")
+    if not isinstance(schema, dict):
+        return
+    for word, value in schema.items():
+        here = f"{path}/{word}"
+        if word in ("properties", "$defs"):
+            for name, part in value.items():
+                yield from rules(part, f"{here}/{name}")
+        elif word == "required":
+            yield from (((id(schema), word, name), f"{here}/{name}") for name in value)
+        elif word in ("allOf", "then", "else", "items", "additionalProperties", "propertyNames", "contains"):
+            yield from rules(value, here)
+        elif word not in ("$schema", "$comment", "title", "description", "$ref", "if", "minContains"):
+            yield (id(schema), word, ""), here
+
+
+def broken(name, message, part):
+    """The rules that a message breaks, as `rules` has them."""
+    for error in vectors.validator(name, part).iter_errors(message):
+        missing = re.match(r"'(.*)' is a required", error.message)[1] if error.validator == "required" else ""
+        yield id(error.schema), error.validator, missing
+
+
+@pytest.mark.parametrize("name", READY)
+def test_schema_is_one_and_cites_sections(name):
+    schema = vectors.load(name).schema
+    Draft202012Validator.check_schema(schema)
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert schema["title"]
+    for part, definition in schema["$defs"].items():
+        cited = "$comment" in definition and SECTION.match(definition["$comment"])
+        assert cited or part in ("names", "properties"), part
+    assert '"additionalProperties": false' not in json.dumps(schema)
+
+
+def unfit(name):
+    """The invalid vectors that are JSON, with their values."""
+    for case in vectors.load(name).invalid:
+        with contextlib.suppress(ValueError, RecursionError):
+            frame = vectors.frame(case)
+            yield case, vectors.parse(frame) if isinstance(frame, str | bytes) else frame
+
+
+def found(name, case):
+    return vectors.errors(name, judged_as(case), vectors.frame(case))
+
+
+@pytest.mark.parametrize("name", READY)
+def test_valid_vectors_pass(name):
+    assert {case["id"]: found(name, case) for case in vectors.load(name).valid if found(name, case)} == {}
+
+
+@pytest.mark.parametrize("name", READY)
+def test_invalid_vectors_fail(name):
+    assert [case["id"] for case in vectors.load(name).invalid if not found(name, case)] == []
+
+
+@pytest.mark.parametrize("name", READY)
+def test_invalid_message_breaks_one_rule(name):
+    """So a receiver that refuses it refuses it for the reason that is told."""
+    for case, message in unfit(name):
+        assert len(list(broken(name, message, judged_as(case)))) == 1, case["id"]
+
+
+@pytest.mark.parametrize("name", READY)
+def test_every_rule_is_broken_by_a_vector(name):
+    loaded = vectors.load(name)
+    hit = {rule for case, message in unfit(name) for rule in broken(name, message, judged_as(case))}
+    assert [path for rule, path in rules(loaded.schema) if rule not in hit] == []
+
+
+@pytest.mark.parametrize("name", READY)
+def test_every_member_of_the_page_is_in_the_schema_and_in_a_valid_vector(name):
+    loaded = vectors.load(name)
+    seen = defaultdict(set)
+    for case in loaded.valid:
+        message = case.get("message", {})
+        seen[case.get("as") or message.get("type")].update(members(message))
+    for kind, listed in MEMBERS[name].items():
+        expected = {*listed.split(), *ENVELOPE[name].split()} - {"|"}
+        assert expected <= seen[kind], kind
+    kinds = {
+        kind
+        for side in ("client", "server")
+        for kind in loaded.schema["$defs"][side]["properties"]["type"]["enum"]
+    }
+    assert kinds <= MEMBERS[name].keys()
+
+
+@pytest.mark.parametrize("name", READY)
+def test_vectors_are_well_formed(name):
+    loaded = vectors.load(name)
+    for kind in ("valid", "invalid"):
+        listed = getattr(loaded, kind)
+        assert len({case["id"] for case in listed}) == len(listed)
+        for case in listed:
+            assert SECTION.match(case["section"]), case["id"]
+            assert case["direction"] in ("client", "server")
+            assert len(case.keys() & {"message", "text", "hex"}) == 1, case["id"]
+            assert (kind == "invalid") == ("why" in case), case["id"]
+            assert case.get("receiver", "accepts") in ("accepts", "ignores", "answers"), case["id"]
+
+
+FLOWS = [(name, flow) for name in READY for flow in vectors.load(name).flows]
+
+
+@pytest.mark.parametrize(("name", "flow"), FLOWS)
+def test_flow_is_valid(name, flow):
+    """Filled in from one end to the other, every step is a right frame of its side, and matches its own pattern."""
+    flow = vectors.load(name).flows[flow]
+    assert SECTION.match(flow["section"])
+    assert flow["title"]
+    assert flow.get("player") in (None, "client", "server")
+    bound = {}
+    for step in flow["steps"]:
+        if "wait_ms" in step:
+            assert step.keys() == {"wait_ms"}
+        elif "close" in step:
+            assert 1000 <= step["close"] <= 4999
+            assert step["from"] in ("client", "server")
+        else:
+            frame = vectors.fill(step["message"], bound) if "message" in step else vectors.frame(step)
+            found = vectors.errors(name, step.get("as", step["from"]), frame)
+            assert bool(found) == step.get("invalid", False), (step, found)
+            if "message" in step:
+                assert vectors.difference(step["message"], frame, bound) is None
+
+
+# --- the runner itself
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message", "bound"),
+    [
+        ({"a": 1}, {"a": 1, "b": 2}, {}),
+        ({"a": "$*"}, {"a": None}, {}),
+        ({"a": "$x", "b": ["$x"]}, {"a": 5, "b": [5]}, {"x": 5}),
+        ({"a": {"$near": [1, 3]}}, {"a": 3}, {}),
+        ({"a": {"$like": "text"}}, {"a": ""}, {}),
+        ({"a": "$-"}, {"b": 1}, {}),
+        ({"a": "$ 5"}, {"a": "$ 5"}, {}),
+    ],
+)
+def test_pattern_matches(pattern, message, bound):
+    learnt = {}
+    assert vectors.match(pattern, message, learnt)
+    assert learnt == bound
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        ({"a": 1}, {}),
+        ({"a": 1}, {"a": True}),
+        ({"a": "$*"}, {}),
+        ({"a": "$x", "b": "$x"}, {"a": 1, "b": 2}),
+        ({"a": "$x", "b": "$x"}, {"a": 1, "b": True}),
+        ({"a": {"$near": [1, 3]}}, {"a": 3.1}),
+        ({"a": {"$near": [0, 3]}}, {"a": True}),
+        ({"a": {"$like": 1}}, {"a": "1"}),
+        ({"a": "$-"}, {"a": None}),
+        ({"a": ["$*"]}, {"a": []}),
+        ([1], {"0": 1}),
+    ],
+)
+def test_pattern_does_not_match(pattern, message):
+    bound = {}
+    assert not vectors.match(pattern, message, bound)
+    assert vectors.difference(pattern, message, bound).startswith("$")
+    assert bound == {}
+
+
+def test_filling_keeps_what_is_known():
+    bound = {"call": 7}
+    pattern = {
+        "a": "$call",
+        "b": "$new",
+        "c": "$new",
+        "d": "$-",
+        "e": {"$near": [2, 3]},
+        "f": [{"$like": {}}],
+    }
+    assert vectors.fill(pattern, bound) == {"a": 7, "b": "new-1", "c": "new-1", "e": 2, "f": [{}]}
+    assert bound == {"call": 7, "new": "new-1"}
+
+
+def test_unknown_part_is_a_mistake_of_the_test():
+    with pytest.raises(ValueError, match="has no 'sever'"):
+        vectors.errors("aitp", "sever", {})
+
+
+def test_frames_that_are_no_messages_are_refused():
+    assert vectors.errors("aitp", "client", '{"a": NaN}') == ["NaN is no JSON"]
+    assert vectors.errors("aitp", "client", b"{}") == ["the protocol has no binary frames"]
+    assert vectors.errors("aitp", "client", [])
