@@ -64,28 +64,29 @@ class Clock:
 class Stage:
     """A Live model's stream, played to a `Duplex`."""
 
-    def __init__(self, **options):
+    def __init__(self, format_=PCMU):
         self.clock = Clock()
-        self.events, self._sent, self.told = [], [], []
+        self.events, self._sent, self.told, self.noted = [], [], [], []
         self.duplex = Duplex(
             self.events.append,
             ToolNames([Tool("lock")]),
-            PCMU,
+            format_,
             0.06,
             0.6,
             now=lambda: self.clock.now,
             later=self.clock.later,
             told=lambda error, turn: self.told.append((error.kind, turn)),
+            noted=lambda error: self.noted.append(error.said),
         )
-        self.duplex.ready(self._sent.append, 0)
+        self.duplex.ready(self._sent.append)
 
     def sent(self, *kinds):
         sent, self._sent[:] = list(self._sent), []
         return [one for one in sent if not kinds or one["type"] in kinds]
 
     def again(self):
-        known = len(self.duplex.opening())
-        self.duplex.ready(self._sent.append, known)
+        self.duplex.opening()
+        self.duplex.ready(self._sent.append)
 
     def sounds(self, seconds, chunk=LOUD):
         for _ in range(round(seconds / CHUNK_S)):
@@ -190,8 +191,10 @@ async def test_user_who_is_given_way_to_has_a_new_turn(stage):
     stage.sounds(1)
     stage.user("Stop")
     stage.sounds(0.2)
-    assert len(stage.all(TurnBegin)) == 1, "the model goes on"
-    stage.silent(0.04)
+    stage.silent(0.12)
+    stage.sounds(0.2)
+    assert len(stage.all(TurnBegin)) == 1, "the model goes on: that was between two words"
+    stage.silent(0.24)
     assert stage.all(TurnBegin)[1] == TurnBegin("turn-2", "listening")
     assert stage.all(Transcript)[-1].turn == "turn-2"
 
@@ -242,7 +245,118 @@ async def test_text_is_for_the_backend_and_old_sound_is_no_answer_to_it(stage):
     assert stage.all(TurnEnd) == [TurnEnd("turn-2")]
 
 
+async def test_words_that_come_before_their_sound_are_of_the_same_turn(stage):
+    stage.user("Hello")
+    stage.silent(3)
+    stage.says("Good day.")
+    stage.silent(0.4)
+    stage.sounds(0.4)
+    stage.silent(0.7)
+    assert stage.all(TurnEnd) == [TurnEnd("turn-1")]
+    assert {one.turn for one in stage.all(Transcript)} == {"turn-1"}
+
+
+async def test_text_that_the_server_does_not_answer_is_told(stage):
+    stage.duplex.user_text("Hello")
+    stage.silent(61)
+    assert stage.told == [("gone", "turn-1")]
+    stage.sent()
+    stage.duplex.user_text("Hello")
+    assert len(stage.sent("response.create")) == 1, "what was asked before is not waited for"
+
+
+async def test_text_that_waits_for_a_connection_is_told(stage):
+    stage.duplex.lost(GONE)
+    stage.duplex.user_text("Hello")
+    stage.clock.passes(16)
+    stage.duplex.tick()
+    assert stage.told == [("gone", "turn-1")]
+    assert stage.duplex.resting
+
+
 # --- the backend
+
+
+async def test_backend_that_thinks_for_long_is_waited_for(stage):
+    stage.user("Lock it")
+    stage.delegates()
+    stage.silent(40)
+    stage.backend("in_progress", "d1")
+    stage.silent(40)
+    assert stage.all(TurnEnd) == []
+    stage.calls("c1", delegation="d1")
+    assert [one.turn for one in stage.all(Call)] == ["turn-1"]
+
+
+async def test_delegation_goes_on_round_by_round(stage):
+    """What the backend does with results is of the same delegation."""
+    stage.user("Lock it")
+    stage.delegates()
+    for call in ("c1", "c2"):
+        stage.calls(call, delegation="d1")
+        stage.backend("completed", "d1")
+        stage.sent()
+        stage.duplex.tool_result("turn-1", ToolResult(call, True))
+        assert [one["type"] for one in stage.sent()] == ["response.item.create", "response.create"]
+        stage.backend("created", "d1")
+    stage.backend("completed", "d1")
+    stage.sounds(0.4)
+    stage.silent(0.7)
+    assert stage.all(TurnEnd) == [TurnEnd("turn-1")]
+
+
+async def test_delegations_may_be_at_work_together(stage):
+    stage.user("Lock it and tell me the time")
+    stage.delegates("d1")
+    stage.delegates("d2")
+    stage.backend("completed", "d1")
+    stage.calls("c1", delegation="d2")
+    assert [one.call for one in stage.all(Call)] == ["c1"]
+    stage.backend("completed", "d2")
+    stage.sent()
+    stage.duplex.tool_result("turn-1", ToolResult("c1", True))
+    assert [one["type"] for one in stage.sent()] == ["response.item.create", "response.create"]
+
+
+async def test_call_whose_response_nobody_announced_is_made(stage):
+    stage.user("Lock it")
+    stage.calls("c1", delegation="d9")
+    assert [(one.turn, one.call) for one in stage.all(Call)] == [("turn-1", "c1")]
+
+
+@pytest.mark.parametrize("named", [True, False])
+async def test_work_belongs_to_the_request_that_it_answers(stage, named):
+    stage.duplex.user_text("Unlock it")
+    first = stage.sent("response.create")[0]["event_id"]
+    stage.duplex.interrupted("turn-1", [])
+    stage.duplex.user_text("No, do not")
+    members = {"client_event_id": first} if named else {}
+    delegation = {"id": "d1", "type": "delegation", "target": "responses"}
+    stage.hear("session.delegation.created", delegation=delegation, offset_ms=0, **members)
+    stage.backend("created", "d1")
+    stage.calls("c1", delegation="d1")
+    assert stage.all(Call)[0].turn == "turn-1", "the turn manager refuses it"
+    stage.backend("completed", "d1")
+    stage.backend("created", "d2")
+    stage.calls("c2", delegation="d2")
+    assert stage.all(Call)[1].turn == "turn-2"
+
+
+async def test_error_in_the_stream_of_the_backend_is_its_end(stage):
+    stage.duplex.user_text("Hello")
+    stage.backend("created")
+    event = {"type": "error", "code": "rate_limit_exceeded", "message": "Slow down.", "param": None}
+    stage.hear("response.event", event=event, delegation_id=None)
+    assert stage.told == [("rate", "turn-1")]
+    stage.sent()
+    stage.duplex.user_text("Again")
+    assert len(stage.sent("response.create")) == 1
+
+
+async def test_error_that_does_not_say_what_it_is_about_is_of_what_was_asked(stage):
+    stage.duplex.user_text("Hello")
+    stage.hear("error", error={"code": "x", "message": "No.", "type": "y"})
+    assert stage.told == [("refused", "turn-1")]
 
 
 async def test_call_of_a_delegation_and_what_is_said_of_it_are_one_turn(stage):
@@ -346,11 +460,48 @@ async def test_next_session_is_told_what_was_said(stage):
 
 
 async def test_what_was_said_while_the_next_session_opened_is_told_to_it(stage):
-    known = len(stage.duplex.opening())
+    stage.duplex.opening()
     stage.duplex.user_text("Hello")
     stage.sent()
-    stage.duplex.ready(stage._sent.append, known)
+    stage.duplex.ready(stage._sent.append)
     assert "Hello" in stage.sent("session.thinking.append")[0]["content"]
+
+
+async def test_next_session_is_told_only_what_it_does_not_know(stage):
+    """What it was told may have moved: an entry got its text meanwhile, the oldest was forgotten."""
+    stage.user("What time")
+    stage.says("It is")
+    stage.duplex.opening()
+    stage.says(" noon.")
+    stage.duplex.user_text("Thanks")
+    stage.sent()
+    stage.duplex.ready(stage._sent.append)
+    assert [one["content"] for one in stage.sent("session.thinking.append")] == [
+        "assistant: It is noon.",
+        "user: Thanks",
+    ]
+
+
+async def test_opening_and_what_is_appended_stay_within_what_the_protocol_takes(stage):
+    for number in range(60):
+        stage.duplex.user_text(f"{number}" + "\u4f60" * 300)
+        stage.duplex.interrupted(f"turn-{number + 1}", [])
+    said = [one["content"][0]["text"] for one in stage.duplex.opening()]
+    assert 8 < len(said) <= 128
+    assert sum(len(text.encode()) for text in said) <= 16_000
+    assert said[-1].startswith("59")
+    stage.sent()
+    stage.duplex.context("\u4f60" * 1000)
+    parts = [one["content"] for one in stage.sent("session.thinking.append")]
+    assert "".join(parts).count("\u4f60") == 1000
+    assert all(len(part) <= 300 for part in parts)
+
+
+async def test_end_that_nothing_can_help_ends_the_turn(stage):
+    stage.user("Hello")
+    stage.duplex.lost(ProviderError("refused", "the server ended the session: content"))
+    assert stage.told == [("refused", "turn-1")]
+    assert stage.duplex.resting
 
 
 async def test_unanswered_text_is_said_again_once(stage):
@@ -404,6 +555,15 @@ async def test_malformed_event_is_one_error_and_no_end(stage, event):
 
 
 # --- sound
+
+
+async def test_half_a_sample_waits_for_its_other_half():
+    stage = Stage(format_=PCM16_24K)
+    sound = tone(0.12, "pcm16", 24000)
+    for start in range(0, len(sound), 961):
+        stage.duplex.audio(sound[start : start + 961])
+    stage.clock.passes(0.1)
+    assert b"".join(one.payload for one in stage.all(Audio)) == sound
 
 
 async def test_what_is_loud():

@@ -33,7 +33,7 @@ from vrt_host.agents.base import (
 from vrt_host.agents.model_tools import ToolNames
 from vrt_host.agents.openai_backend import Backend
 from vrt_host.agents.openai_errors import from_error
-from vrt_host.agents.openai_history import History, Said, data_message, heard_part
+from vrt_host.agents.openai_history import Entry, History, Said, data_message, heard_part
 from vrt_host.agents.openai_jitter import Jitter
 from vrt_host.agents.openai_responses import Item, Message, ModelCall, prune
 from vrt_host.agents.provider import ProviderError
@@ -46,12 +46,19 @@ _HUSH_S = 0.2
 """A silence that separates what is not wanted any more from what comes next."""
 _ANSWER_S = 12.0
 """How long the model may take to begin to answer; and how long an answer that nobody wants any more may take to come."""
+_WORK_S = 60.0
+"""How long the backend may say nothing of its work."""
+_STALE_S = 15.0
+"""How long a turn waits for a connection."""
 _MORE_S = 4.0
 """How long it may take to say what the backend got done while it was speaking of something else."""
 _SAID_S = 1.0
 """No word of the user's for so long: that was all. Less would take the "yes" of a "yes, but" for an answer."""
-_CHUNK = 1000
+_CHUNK, _CHUNK_ASCII = 300, 1000
 """Characters of one appended message; the protocol takes 500 tokens."""
+_OPENING_BYTES = 16_000
+"""What a session begins with: the protocol takes 128 messages and 8,192 tokens."""
+_AGAIN = "say it again"
 _STOPPED = "The user has stopped you: nothing of what you are saying is heard any more. Do not go on with it by yourself."
 
 
@@ -103,16 +110,26 @@ class Duplex:
         now: Callable[[], float],
         later: Callable[[float, Callable[[], None]], object],
         told: Callable[[ProviderError, str | None], None],
+        noted: Callable[[ProviderError], None],
     ) -> None:
-        """`pause_s`: silent for so long, the model has said what it wanted. `told(error, turn)` reports what the provider said."""
+        """`pause_s`: silent for so long, the model has said what it wanted.
+
+        `told(error, turn)` reports what the provider said, `noted(error)` in the log alone.
+        """
         self._emit = emit
         self._pause_s = pause_s
         self._format = format_
         self._now = now
         self._told = told
+        self._noted = noted
         self._keys, self._numbers = itertools.count(1), itertools.count(1)
         self._send: Callable[[Message], None] | None = None
         self._context: Json = None
+        self._odd = b""
+        """Half a sample, whose other half is to come."""
+        self._opened: dict[Entry, str] = {}
+        self._opened_context: Json = None
+        """What the session in preparation was told."""
         self.history = History()
         self._backend = Backend(emit, tools, self.history, self._working, worked=self._worked, told=told)
         self._jitter = Jitter(self._play, format_.bytes_per_second, jitter_s, now=now, later=later)
@@ -127,7 +144,7 @@ class Duplex:
             "session.input_transcript.delta": self._on_user,
             "session.output_transcript.delta": self._on_said,
             "session.delegation.created": self._backend.on_delegation,
-            "response.event": self._backend.on_event,
+            "response.event": self._on_backend,
             "error": self._on_error,
         }
 
@@ -145,22 +162,22 @@ class Duplex:
 
     def opening(self) -> list[Message]:
         """What a new session is told of the ones before, as its first messages."""
-        made = []
+        made, room = [], _OPENING_BYTES
         if self._context is not None:
             made.append(_message("user", data_message(self._context)))
-        for entry in self.history:
-            if isinstance(entry, Said):
-                made.append(_message(entry.role, entry.text))
-            else:
-                said = f"[I called {entry.name} with {entry.arguments}; the result: {entry.output}]"
-                made.append(_message("assistant", said))
-        return made
+            room -= len(made[0]["content"][0]["text"].encode())
+        self._opened_context = self._context
+        self._opened = {entry: _text(entry) for entry in self.history.last(room)}
+        return made + [_message(_role(entry), text) for entry, text in self._opened.items()]
 
-    def ready(self, send: Callable[[Message], None], known: int) -> None:
-        """A session has begun that was told `known` messages; those that came meanwhile are told now."""
+    def ready(self, send: Callable[[Message], None]) -> None:
+        """A session has begun with the last `opening`; what has come meanwhile is told now."""
         self._send = send
-        for message in self.opening()[known:]:
-            self._append("thinking", f"{message['role']}: {message['content'][0]['text']}")
+        if self._context != self._opened_context:
+            self._append("thinking", data_message(self._context))
+        for entry in self.history.last(_OPENING_BYTES):
+            if (text := _text(entry)) != self._opened.get(entry):
+                self._append("thinking", f"{_role(entry)}: {text}")
         self._silent_s, self._unwanted = self._pause_s, ""
         if self._context is not None:
             self._backend.data(data_message(self._context))
@@ -182,16 +199,21 @@ class Duplex:
         open_ = turn is not None and any(not call.done for call in turn.calls.values())
         self._jitter.flush()
         self._backend.begin(None)
-        if not error.retried:
-            self._told(error, None)
-        elif turn is None:
-            log.warning(
-                "the connection was lost, and is made anew: %s", error.said
-            )  # nobody waits for an answer
+        if turn is None and error.retried:
+            self._noted(error)  # nobody waits for an answer
+        elif turn is None or not error.retried:
+            self._fail(turn, error)
         elif turn.item is None and (open_ or (turn.calls and turn.waits)):
             self._told(error, None)  # the tool runs on, and the next session gets its result
         elif turn.typed is not None and turn.waits:
-            log.warning("the connection was lost, and what was typed is said again: %s", error.said)
+            self._noted(error)
+        else:
+            self._fail(turn, error)
+
+    def _fail(self, turn: Turn | None, error: ProviderError) -> None:
+        """An error is the end of a turn, if that is alive."""
+        if turn is None or turn.dead:
+            self._told(error, None)
         else:
             turn.dead = True
             self._told(error, turn.key)
@@ -252,9 +274,17 @@ class Duplex:
         turn = self._alive()
         if turn is not None and now - turn.heard_at > _SAID_S:
             self._heard_out(turn)
-        if turn is None or turn.item is not None or self._send is None or now - turn.since <= turn.patience_s:
+        if turn is None or turn.item is not None or any(not call.done for call in turn.calls.values()):
             return
-        if all(call.done for call in turn.calls.values()):
+        waited = now - turn.since
+        if self._send is None:
+            if waited > _STALE_S:
+                self._fail(turn, ProviderError("gone", "the server cannot be reached", advice=_AGAIN))
+        elif self._backend.busy(turn):
+            if waited > _WORK_S:
+                self._backend.give_up()
+                self._fail(turn, ProviderError("gone", "the server does not answer", advice=_AGAIN))
+        elif waited > turn.patience_s:
             self._end(turn)
 
     # --- the server's events
@@ -274,6 +304,10 @@ class Duplex:
 
     def audio(self, payload: bytes) -> None:
         """The model's sound, silence included."""
+        if self._format.encoding == "pcm16":
+            payload = self._odd + payload
+            whole = len(payload) // 2 * 2
+            payload, self._odd = payload[:whole], payload[whole:]
         seconds = len(payload) / self._format.bytes_per_second
         sounds = loud(payload, self._format.encoding)
         self._silent_s = 0.0 if sounds else self._silent_s + seconds
@@ -287,7 +321,7 @@ class Duplex:
             if self._jitter.push(payload):
                 item.produced += len(payload)
         elif turn is not None and turn.item is not None:
-            if turn.talked_over:
+            if turn.talked_over and self._silent_s >= _HUSH_S:
                 self._yield(turn)
             elif self._silent_s <= _TAIL_S:
                 if self._jitter.push(payload):
@@ -377,6 +411,7 @@ class Duplex:
         if self._unwanted:
             return
         turn, item = self._speaking()
+        self._silent_s = 0.0  # its sound is on its way
         item.said.text += delta
         self._emit(Transcript(turn.key, "agent", delta, final=False, item=item.id))
 
@@ -385,12 +420,17 @@ class Duplex:
         error = error if isinstance(error, Mapping) else {"message": error or event.get("message")}
         about = str(error.get("client_event_id") or event.get("client_event_id") or "")
         fault, refused = from_error(error), self._backend.refused(about)
-        turn = self._alive() if refused is None and fault.retried else refused
-        if turn is None or turn.dead:
-            self._told(fault, None)
-        else:
-            turn.dead = True
-            self._told(fault, turn.key)
+        turn = (
+            self._alive()
+            if refused is None and fault.retried
+            else self._turns.get(refused.key if refused else "")
+        )
+        self._fail(turn, fault)
+
+    def _on_backend(self, event: Mapping[str, Any]) -> None:
+        if (turn := self._alive()) is not None and turn.item is None:
+            turn.since = self._now()
+        self._backend.on_event(event)
 
     # --- turns
 
@@ -437,9 +477,20 @@ class Duplex:
         """Tell the voice something, in pieces that the protocol takes."""
         if self._send is None:
             return
-        for start in range(0, len(text), _CHUNK):
-            part = text[start : start + _CHUNK]
+        size = _CHUNK_ASCII if text.isascii() else _CHUNK
+        for start in range(0, len(text), size):
+            part = text[start : start + size]
             self._send({"type": f"session.{kind}.append", "content": part, "delegation_id": None})
+
+
+def _role(entry: Entry) -> str:
+    return entry.role if isinstance(entry, Said) else "assistant"
+
+
+def _text(entry: Entry) -> str:
+    if isinstance(entry, Said):
+        return entry.text
+    return f"[I called {entry.name} with {entry.arguments}; the result: {entry.output}]"
 
 
 def _message(role: str, text: str) -> Message:

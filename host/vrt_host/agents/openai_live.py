@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -23,10 +22,10 @@ from vrt_host.agents.base import (
     ToolResult,
     TurnBegin,
 )
-from vrt_host.agents.openai_agent import OpenAIBase, expiry, silence
+from vrt_host.agents.openai_agent import OpenAIBase, check_format, expiry, silence, table
 from vrt_host.agents.openai_duplex import Duplex
 from vrt_host.agents.openai_errors import from_error
-from vrt_host.agents.openai_history import DATA_RULE, declarations
+from vrt_host.agents.openai_history import DATA_RULE, declarations, sound
 from vrt_host.agents.openai_link import Link, address
 from vrt_host.agents.openai_options import CommonOptions, merged
 from vrt_host.agents.provider import Kind, ProviderError
@@ -73,8 +72,6 @@ class LiveAgent(OpenAIBase):
         self._busy_at = 0.0
         self._woken = asyncio.Event()
         self._clock: asyncio.Task[None] | None = None
-        self._known = 0
-        """Messages that the session in preparation was told."""
 
     def _prepare(self) -> None:
         self._duplex = Duplex(
@@ -86,6 +83,7 @@ class LiveAgent(OpenAIBase):
             now=self._loop.time,
             later=self._later,
             told=self._tell,
+            noted=self._note,
         )
         if self._session.context is not None:
             self._duplex.context(self._session.context)
@@ -168,14 +166,13 @@ class LiveAgent(OpenAIBase):
 
     async def _agree(self, link: Link) -> float | None:
         opening = self._duplex.opening()
-        self._known = len(opening)
         link.send({"type": "session.start", "session": self._request(opening)})
         async for event in link.events():
             if isinstance(event, ProviderError):
                 raise event
             kind, session = event["type"], event.get("session")
             if kind == "error":
-                raise from_error(event.get("error"))
+                raise from_error(event.get("error") or event.get("message"))
             if kind == "session.closed":
                 raise _closed(event)
             if kind == "session.started" and isinstance(session, Mapping):
@@ -208,17 +205,13 @@ class LiveAgent(OpenAIBase):
 
     def _check(self, session: Mapping[str, Any]) -> None:
         """The server has to have agreed to the format: it would be noise otherwise."""
-        audio = session.get("audio")
-        got = (audio.get("format") if isinstance(audio, Mapping) else None) or {}
-        wanted = wire_format(self._session.input)
-        if isinstance(got, Mapping) and got.get("type") not in (None, wanted["type"]):
-            raise ProviderError("format", f"the server takes {got.get('type')}, not {wanted['type']}")
+        check_format(table(session.get("audio")).get("format"), wire_format(self._session.input))
 
     def opened(self, link: Link) -> None:
         """Go on."""
         self._link = link
         self._fed_until = self._loop.time()
-        self._duplex.ready(link.send, self._known)
+        self._duplex.ready(link.send)
         for payload in self._ring:
             link.send_audio(payload)
         self._ring.clear()
@@ -228,7 +221,7 @@ class LiveAgent(OpenAIBase):
         kind = event["type"]
         if kind == "session.output_audio.delta":
             try:
-                payload = base64.b64decode(event["delta"], validate=True)
+                payload = sound(event["delta"])
             except (KeyError, TypeError, ValueError) as error:
                 raise ProviderError("malformed", f"sound that is none ({type(error).__name__})") from None
             self._duplex.audio(payload)
