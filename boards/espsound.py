@@ -23,6 +23,8 @@ class Port:
         self.i2s = None  # machine.I2S while this direction has the hardware
         self.clock = None  # a second one that makes the master clock
         self.buf = None  # of the transfer that is outstanding
+        self.right = not k and self.entry["slot"] == "right"  # MONO receives the left slot
+        self.pairs = None  # left and right, where the right one is wanted
         self.done = self._done
         ports[k] = self  # type: ignore[call-overload]
         if "codec" in self.entry:
@@ -47,6 +49,12 @@ class Port:
             if playing():
                 return 2 * len(buf)  # `again` sees to it
             self.take()
+        if self.right:
+            if self.pairs is None:  # all reads are of one length
+                from array import array
+
+                self.pairs = array("h", bytes(4 * len(buf)))
+            buf = self.pairs
         return self.i2s.readinto(buf)
 
     def again(self):
@@ -68,7 +76,8 @@ class Port:
         pins = entry["pins"]
         lines = (pins["sck"], pins["ws"], pins["sd"])
         mode = I2S.TX if self.k else I2S.RX
-        i2s = _open(unit, lines, mode=mode, bits=16, format=I2S.MONO, rate=rate, ibuf=entry["ibuf"])
+        slots = I2S.STEREO if self.right else I2S.MONO
+        i2s = _open(unit, lines, mode=mode, bits=16, format=slots, rate=rate, ibuf=entry["ibuf"])
         i2s.irq(self.done)
         if "mck" in pins:
             # 256 ticks a sample: the bit clock of the other unit at four times the rate, 64 bits a sample. PWM can be 0.2 % off,
@@ -108,8 +117,13 @@ class Port:
 
     def _done(self, i2s):
         global woken
-        if i2s is self.i2s and self.buf is not None:
+        buf = self.buf
+        if i2s is self.i2s and buf is not None:
             self.buf = None
+            if self.right and i2s:
+                pairs = self.pairs
+                for i in range(len(buf)):
+                    buf[i] = pairs[2 * i + 1]
             if not self.k:
                 woken = True
             self.handler(self)  # type: ignore[misc]

@@ -70,10 +70,12 @@ class FakeSpeaker(FakeI2S):
 
 
 class FakeMicrophone(FakeI2S):
-    # `sound(i)` gives sample i; what nobody reads in time is lost, the oldest first.
-    def __init__(self, sound, blocks=4):
+    # `sound(i)` gives sample i of the left slot, `right(i)` that of the right, of which the first alone is received without it;
+    # what nobody reads in time is lost, the oldest first.
+    def __init__(self, sound, blocks=4, right=None):
         super().__init__(blocks)
         self.sound = sound
+        self.right = right
         self.fifo = []
         self.overflow = 0
 
@@ -95,10 +97,13 @@ class FakeMicrophone(FakeI2S):
 
     def run(self, frames):
         for _ in range(frames // BLOCK):
-            self.fifo += [self.sound(i) for i in range(self.clock, self.clock + BLOCK)]
+            for i in range(self.clock, self.clock + BLOCK):
+                self.fifo.append(self.sound(i))
+                if self.right:
+                    self.fifo.append(self.right(i))
             self.clock += BLOCK
             self.settle()
-            over = len(self.fifo) - (self.blocks - 1) * BLOCK
+            over = len(self.fifo) - (self.blocks - 1) * BLOCK * (2 if self.right else 1)
             if over > 0:
                 self.fifo = self.fifo[over:]
                 self.overflow += over

@@ -60,7 +60,8 @@ class I2S:
         self.data = sd.number
         frame = 8 if mode == I2S.RX else bits // 8 * (2 if format == I2S.STEREO else 1)
         blocks = max(2, ibuf // (BLOCK * frame))
-        self.engine = FakeMicrophone(machine.sound, blocks) if mode == I2S.RX else FakeSpeaker(blocks)
+        right = machine.right if format == I2S.STEREO else None
+        self.engine = FakeMicrophone(machine.sound, blocks, right) if mode == I2S.RX else FakeSpeaker(blocks)
         self.engine.handler = self._finished
         self.handler = None
         self.part = 0  # of a frame, in microseconds times the rate
@@ -190,7 +191,8 @@ class NeoPixel:
 
 
 class Machine:
-    # What `import machine` gives, and what a test looks at. `sound(i)` is what the microphone hears.
+    # What `import machine` gives, and what a test looks at. `sound(i)` is what the left slot's microphone hears,
+    # `right(i)` the right one's.
     def __init__(self):
         self.Pin, self.I2S, self.I2C, self.WDT, self.UART, self.RTC = Pin, I2S, I2C, WDT, UART, RTC
         self.kept = b""
@@ -203,7 +205,7 @@ class Machine:
         self.chips = {}  # by address
         self.log = []
         self.played = array("h")  # samples of speakers that were closed
-        self.sound = lambda i: 0
+        self.sound = self.right = lambda i: 0
         self.most = self.lost = 0  # transfers outstanding at once; lost ones
         self.dog = self.uart = self.chain = None
 

@@ -29,6 +29,11 @@ def test_board_fits_the_schema_and_its_folder(folder):
     assert (folder / "README.md").exists()
 
 
+def test_microphone_of_the_waveshare_is_in_the_slot_that_its_source_names():
+    described = json.loads((BOARDS / "waveshare-touch-lcd-1.85" / "board.json").read_text())
+    assert described["microphone"]["slot"] == "right"  # I2S_STD_SLOT_RIGHT in esp32-s3-touch-lcd-1.85.cc
+
+
 def test_simulated_board_has_the_rates_of_the_simulated_hardware():
     assert SIM["speaker"]["rate"] == DAC_RATE
     assert SIM["microphone"]["rate"] == MIC_RATE

@@ -201,7 +201,6 @@ def test_full_duplex_needs_two_units(board):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda data: data["microphone"].update(slot="right"), "receives the left slot"),
         (lambda data: data["microphone"].update(rate=48000), "16000 Hz"),
         (lambda data: data["speaker"].update(rate=48000), "16000 or 24000 Hz"),
         (lambda data: data["speaker"].update(bits=32), "16 bits"),
@@ -214,6 +213,39 @@ def test_full_duplex_needs_two_units(board):
 def test_sound_that_the_firmware_cannot_make_is_an_error(codec, change, said):
     change(codec)
     assert said in errors(codec)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({}, ""),
+        ({"bits": 256}, "has 8 outputs"),
+        ({"held": 256}, "has 8 outputs"),
+        ({"held": 2}, "the same output"),
+        ({"address": 0x20}, "an address from 67 to 68"),
+        ({"expander": "tca9555", "address": 0x27, "bits": 0x8000}, ""),
+        ({"expander": "tca9555", "address": 0x20, "bits": 0x10000}, "has 16 outputs"),
+        ({"expander": "tca9555", "address": 0x43}, "an address from 32 to 39"),
+    ],
+)
+def test_an_expander_has_its_own_outputs_and_addresses(codec, change, said):
+    base = {"expander": "pi4ioe5v6408", "address": 0x43, "bits": 2, "on": 1}
+    codec["speaker"]["amplifier"] = {**base, **change}
+    assert said in errors(codec)
+    assert bool(said) == bool(errors(codec))
+
+
+def test_one_codec_has_one_pair_of_clocks(codec):
+    codec["microphone"]["codec"] = "es8311"
+    codec["microphone"]["pins"].pop("mck", None)
+    assert errors(codec) == ""
+    codec["speaker"]["pins"]["sck"] = 21
+    assert "one es8311 has one sck" in errors(codec)
+
+
+def test_the_microphones_slot_is_either(board):
+    board["microphone"]["slot"] = "right"
+    assert errors(board) == ""
 
 
 def test_a_deep_dma_is_warned_of(board):

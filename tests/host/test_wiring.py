@@ -88,7 +88,7 @@ def test_parts_that_are_wired_get_power_and_ground():
     assert {pin.part: pin.chip for pin in microphone.pins} == {
         "VDD": "3V3",
         "GND": "GND",
-        "L/R": "GND",  # MicroPython hears the left slot
+        "L/R": "GND",  # the left slot
         "SCK": "GPIO 5",
         "WS": "GPIO 4",
         "SD": "GPIO 6",
@@ -100,6 +100,14 @@ def test_parts_that_are_wired_get_power_and_ground():
         "LRC": "GPIO 16",
         "DIN": "GPIO 7",
     }
+
+
+def test_a_microphone_in_the_right_slot_is_wired_so():
+    profile = REAL["bread-compact-s3"]
+    data = copy.deepcopy(profile.data)
+    data["microphone"]["slot"] = "right"
+    left, _ = wiring.parts(Profile(profile.folder, data, ()))
+    assert [(pin.chip, pin.kind) for pin in left[0].pins if pin.part == "L/R"] == [("3V3", "3V3")]
 
 
 def test_pictures_and_pages_are_fresh():

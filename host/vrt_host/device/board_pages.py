@@ -75,7 +75,7 @@ def facts(profile: Profile) -> list[tuple[str, str]]:
         ("chip", f"{pins.CHIPS[data['mcu']].name}, {memory(data)}"),
         ("MicroPython build", f"`{data['micropython']}`, 1.27 or newer"),
         ("duplex", duplex(data)),
-        ("microphone", _converter(microphone, 8)),
+        ("microphone", f"{_converter(microphone, 8)}, {microphone['slot']} slot"),
         ("speaker", _converter(speaker, 2)),
         ("link", data["link"] + (f", or serial by {data['serial']['kind']}" if "serial" in data else "")),
         *([("described at", data["url"])] if "url" in data else []),

@@ -64,6 +64,10 @@ CHIPS = {
 }
 
 
+# Of the expanders that switch an amplifier: how many outputs, and which addresses they can have (datasheets).
+_EXPANDERS = {"pi4ioe5v6408": (8, range(0x43, 0x45)), "tca9555": (16, range(0x20, 0x28))}
+
+
 @dataclass(frozen=True, slots=True)
 class Use:
     """A pin and what it is for; `drives`: the chip drives it. `shared`: one of the clocks of a codec, which two may name."""
@@ -149,8 +153,6 @@ def _sound(data: Data) -> Iterator[str]:
     microphone, speaker = data["microphone"], data["speaker"]
     if data["duplex"] == "full" and microphone["unit"] == speaker["unit"]:
         yield "duplex: full needs an I2S unit each for microphone and speaker, and both name the same"
-    if microphone["slot"] == "right":
-        yield "microphone: MicroPython receives the left slot of mono sound; connect the microphone's L/R to ground"
     if microphone["rate"] != 16000:
         yield "microphone: the firmware makes its formats of 16000 Hz"
     if speaker["rate"] not in (16000, 24000):
@@ -160,6 +162,11 @@ def _sound(data: Data) -> Iterator[str]:
             yield f"{name}: the firmware reads and writes samples of 16 bits"
     on_bus = [part["codec"] for part in (microphone, speaker) if "codec" in part]
     on_bus += [speaker["amplifier"]["expander"]] if "expander" in speaker.get("amplifier", {}) else []
+    yield from _expander(speaker.get("amplifier", {}))
+    if microphone.get("codec") == speaker.get("codec") == "es8311" and any(
+        microphone["pins"][line] != speaker["pins"][line] for line in ("sck", "ws")
+    ):
+        yield "speaker: one es8311 has one sck and one ws, and the microphone names others"
     if on_bus and "i2c" not in data:
         yield f"i2c: is missing, and the {on_bus[0]} is reached by it"
     if microphone.get("codec") == "es7210":
@@ -171,6 +178,19 @@ def _sound(data: Data) -> Iterator[str]:
         yield "mck: only the microphone codec es7210 needs it; the es8311 takes the bit clock"
     if "mck" in speaker["pins"]:
         yield "speaker: the firmware makes no master clock for it"
+
+
+def _expander(amplifier: Data) -> Iterator[str]:
+    if "expander" not in amplifier:
+        return
+    name, bits, held = amplifier["expander"], amplifier["bits"], amplifier.get("held", 0)
+    count, addresses = _EXPANDERS[name]
+    if (bits | held) >> count:
+        yield f"amplifier: the {name} has {count} outputs, and bits or held names one beyond"
+    if bits & held:
+        yield "amplifier: bits and held name the same output"
+    if amplifier["address"] not in addresses:
+        yield f"amplifier: the {name} has an address from {addresses[0]} to {addresses[-1]}, not {amplifier['address']}"
 
 
 def _latency(data: Data) -> Iterator[str]:

@@ -123,7 +123,8 @@ def _microphone(profile: Profile, wired: bool) -> Part:
     pins = list(_lines(entry["pins"], names))
     if wired:
         rails = [Pin("VDD", "3V3", "3V3"), Pin("GND", "GND", "GND")]
-        pins = [*rails, Pin("L/R", "GND", "GND"), *pins]
+        level = "GND" if entry["slot"] == "left" else "3V3"
+        pins = [*rails, Pin("L/R", level, level), *pins]
     return Part(entry["part"], "microphone", pins + _bus(profile, "microphone"), there=not wired)
 
 
