@@ -119,11 +119,11 @@ class Consent:
     def user_said(self, turn: str, text: str) -> None:
         """The user's words in a turn, complete."""
         if self._question is not None and self._question.state != "refused":
-            self._answer(turn, _plain_yes(text))
+            self._answer(turn, plain_yes(text))
 
     def user_typed(self, text: str) -> None:
         """The user's text, that the next turn answers."""
-        self._typed = _plain_yes(text)
+        self._typed = plain_yes(text)
 
     def _answer(self, turn: str, yes: bool) -> None:
         asked = self._question
@@ -140,5 +140,6 @@ def _bound(tool: Tool, arguments: Mapping[str, Json]) -> tuple[str, str]:
     return tool.name, json.dumps(arguments, sort_keys=True)
 
 
-def _plain_yes(text: str) -> bool:
+def plain_yes(text: str) -> bool:
+    """Whether these words of the user's are a yes and nothing else."""
     return " ".join(normalise(text[:_TEXT])) in _YES
