@@ -120,8 +120,8 @@ class Port:
         buf = self.buf
         if i2s is self.i2s and buf is not None:
             self.buf = None
-            if self.right and i2s:
-                pairs = self.pairs
+            pairs = self.pairs
+            if pairs and i2s:
                 for i in range(len(buf)):
                     buf[i] = pairs[2 * i + 1]
             if not self.k:

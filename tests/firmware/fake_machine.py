@@ -116,14 +116,17 @@ class I2C:
     def __init__(self, unit, *, sda, scl, freq):
         self.bus = (sda.number, scl.number)
 
-    def readfrom_mem_into(self, address, register, buf):
-        if address not in machine.chips:
+    def _asked(self, address):
+        machine.deaf -= 1
+        if address not in machine.chips or machine.deaf >= 0:
             raise OSError(19)
+
+    def readfrom_mem_into(self, address, register, buf):
+        self._asked(address)
         buf[0] = machine.chips[address].read(register)
 
     def writeto_mem(self, address, register, buf):
-        if address not in machine.chips:
-            raise OSError(19)
+        self._asked(address)
         assert len(buf) == 1
         machine.chips[address].registers[register] = buf[0]
         machine.log.append(("i2c", address, register, buf[0]))
@@ -203,6 +206,7 @@ class Machine:
         self.busy = set()
         self.scheduled = []  # I2S whose callback is due
         self.chips = {}  # by address
+        self.deaf = 0  # requests to come that none of them answers
         self.log = []
         self.played = array("h")  # samples of speakers that were closed
         self.sound = self.right = lambda i: 0

@@ -317,6 +317,14 @@ def test_a_missing_codec_is_told_with_its_bus():
         assert f"SDA {bus['sda']}, SCL {bus['scl']}" in text
 
 
+def test_a_codec_that_is_lost_while_it_runs_is_a_crash_and_no_wrong_configuration():
+    # So the board starts again, instead of waiting at its prompt.
+    talk = Talk("esp32-s3-box-3")
+    talk.run(200, live=True)
+    del talk.machine.chips[0x18]
+    raises(OSError, talk.run, 400, speaking=True)
+
+
 def test_what_an_expander_holds_is_there_before_the_microphone():
     chips = codec_chips()
     chips[0x20].registers[2] = 0

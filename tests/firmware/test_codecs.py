@@ -149,7 +149,22 @@ def test_outputs_that_are_held_stay_high():
     assert registers[5] == 0x40
 
 
-def test_a_chip_that_goes_away_is_told():
+def test_a_chip_that_goes_away_is_an_accident_and_no_wrong_configuration():
     codec, machine = made("es8311", "ES8311")
     machine.chips.clear()
-    assert "ES8311" in str(raises(ConfigError, codec.mute, True))
+    error = raises(OSError, codec.mute, True)
+    assert "ES8311" in str(error)
+    assert "does not answer" in str(error)
+
+
+def test_a_chip_is_asked_again_before_it_is_given_up():
+    for deaf in (1, 2):
+        codec, machine = made("es8311", "ES8311")
+        machine.deaf = deaf
+        codec.mute(True)
+        assert machine.chips[0x18].registers[0x31] == 0x60
+        machine.deaf = deaf
+        assert codec.read(0x31) == 0x60
+    machine.deaf = 3
+    raises(OSError, codec.mute, False)
+    assert machine.chips[0x18].registers[0x31] == 0x60
