@@ -56,6 +56,13 @@ class Port:
         await self.until(lambda: len(self.all(TurnEnd)) >= count)
 
 
+async def logged(caplog, text):
+    """Wait for something in the log."""
+    async with asyncio.timeout(DEADLINE_S):
+        while text not in caplog.text:  # noqa: ASYNC110  (a line in the log wakes nobody)
+            await asyncio.sleep(0)
+
+
 @contextlib.asynccontextmanager
 async def started(agent, *, tools=(), context=None, format_=PCMU, output=None):
     """The agent at work; its port. Its output is in `format_` too, unless `output` is another."""

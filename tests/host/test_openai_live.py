@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from agent_stage import answering, started
+from agent_stage import answering, logged, started
 from peers.plan import quiet, tone
 from peers.process import PeerProcess
 from pydantic import SecretStr
@@ -563,7 +563,9 @@ async def test_half_a_sample_waits_for_its_other_half():
     for start in range(0, len(sound), 961):
         stage.duplex.audio(sound[start : start + 961])
     stage.clock.passes(0.1)
-    assert b"".join(one.payload for one in stage.all(Audio)) == sound
+    payloads = [one.payload for one in stage.all(Audio)]
+    assert b"".join(payloads) == sound
+    assert all(len(payload) % 2 == 0 for payload in payloads), "what is dropped moves no sample"
 
 
 async def test_what_is_loud():
@@ -712,6 +714,27 @@ async def test_microphone_that_is_switched_off_ends_an_utterance(peer):
             port.agent.user_audio(audio[start : start + 160])
         await port.ends()
         assert "What is said." in [one.text for one in port.all(Transcript)]
+
+
+async def test_server_is_told_that_a_session_is_over(peer):
+    """Sessions are billed by their duration."""
+    async with started(agent_for(peer.port)):
+        await peer.seen("setup")
+    await peer.seen("farewell")
+
+
+async def test_sound_without_a_connection_is_bounded(peer, caplog):
+    async with started(agent_for(peer.port)) as port:
+        await peer.seen("setup")
+        await peer.drop()
+        await logged(caplog, "the server closed the connection")
+        sound = tone(2, "pcmu", 8000) + quiet(4, "pcmu", 8000)
+        for start in range(0, len(sound), 160):
+            port.agent.user_audio(sound[start : start + 160])
+        await peer.seen("setup")
+        port.agent.user_text("Hello")
+        await port.ends()
+        assert peer.count("speech_started") == 0, "the newest three seconds are silent"
 
 
 async def test_session_is_replaced_before_it_ends_and_nobody_notices(peer):

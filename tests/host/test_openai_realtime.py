@@ -1,6 +1,7 @@
 """agents/openai_realtime.py and its connection: options, sessions, what is refused, what is lost; with the peer, or with servers of a frame or two."""
 
 import asyncio
+import base64
 import contextlib
 import json
 import logging
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from agent_stage import answering, started
+from agent_stage import answering, logged, started
 from peers.plan import quiet, tone
 from peers.process import DEADLINE_S, PeerProcess
 from pydantic import SecretStr
@@ -331,6 +332,45 @@ async def test_words_whose_hearer_is_lost_are_said_to_the_next(peer):
         hears(port.agent, QUIET)
         await port.ends()
         assert peer.count("committed") == 1
+
+
+async def test_audio_without_a_connection_is_bounded(peer, caplog):
+    async with started(agent_for(peer.port)) as port:
+        await peer.seen("setup")
+        await peer.drop()
+        await logged(caplog, "the server closed the connection")
+        hears(port.agent, tone(4, "pcmu", 8000), quiet(11, "pcmu", 8000))
+        await peer.seen("setup")
+        port.agent.user_text("Hello")
+        await port.ends()
+        assert peer.count("speech_started") == 0, "the newest ten seconds are silent"
+        assert caplog.text.count("the user's oldest audio is dropped") == 1
+
+
+async def test_audio_that_the_connection_does_not_take_is_bounded():
+    class Socket:
+        def __init__(self):
+            self.sent, self.all = [], asyncio.Event()
+
+        async def send(self, text):
+            self.sent.append(json.loads(text))
+            if self.sent[-1]["type"] == "last":
+                self.all.set()
+
+        async def close(self):
+            pass
+
+    socket = Socket()
+    link = openai_link.Link(socket, "append", None)
+    for number in range(1000):
+        link.send_audio(bytes([number % 256]))
+    await asyncio.sleep(0)
+    link.send({"type": "last"})
+    await socket.all.wait()
+    await link.close()
+    audio = [one["audio"] for one in socket.sent if one["type"] == "append"]
+    assert len(audio) == 500
+    assert audio[0] == base64.b64encode(bytes([500 % 256])).decode()
 
 
 async def test_words_that_were_answered_are_not_said_again(peer):

@@ -2,7 +2,7 @@
 
 Every frame both ways is judged by the SDK's own types. Speech stops what is said; so does a typed text. Beyond `process`:
 - `be(expires_s, heard)`: see `_SETTINGS`; `expire()`: the sessions have reached their age and end;
-- reports `history(role, text)`, `instructions(text)`, `errors(code)`.
+- reports `history(role, text)`, `instructions(text)`, `errors(code)`, `farewell`.
 """
 
 import asyncio
@@ -56,6 +56,8 @@ class _Session:
         """A response waits for the results of its calls."""
         self._asked = False
         """The backend has been told something that it has not answered."""
+        self._delegation = None
+        """What it works at, if the voice gave it that; it goes on with it when it has the results."""
 
     async def run(self):
         start = await self._receive()
@@ -161,6 +163,12 @@ class _Session:
     async def _on_session_instructions_append(self, frame):
         await self._append(frame, "instructions")
 
+    async def _on_session_close(self, frame):
+        self.peer.tell("farewell")
+        usage = {"seconds": 1}
+        await self.send("session.closed", reason="close_requested", session=self._shown(), usage=usage)
+        await self.socket.close()
+
     async def _on_response_item_create(self, frame):
         item = frame["item"]
         if item["type"] == "function_call_output":
@@ -186,6 +194,7 @@ class _Session:
             return
         goes_on, self._waiting = self._waiting, False
         if not goes_on:
+            self._delegation = None
             await self._stop()
         await self._respond(backend=True)
 
@@ -230,11 +239,11 @@ class _Session:
 
     async def _work(self, parts, *, asked):
         """The backend calls tools, all that are in this response, and then waits for their results."""
-        id_ = None
         if not asked:
-            id_ = f"delegation_{next(self.peer.ids)}"
-            delegation = {"id": id_, "type": "delegation", "target": "responses"}
+            self._delegation = f"delegation_{next(self.peer.ids)}"
+            delegation = {"id": self._delegation, "type": "delegation", "target": "responses"}
             await self.send("session.delegation.created", delegation=delegation, offset_ms=0)
+        id_ = self._delegation
 
         async def event(kind, **members):
             await self.send("response.event", event={"type": kind, **members}, delegation_id=id_)

@@ -25,6 +25,8 @@ class OpenAIBase(Agent):
 
     append: str
     """The type of the message that carries the user's sound."""
+    farewell: Mapping[str, Any] | None = None
+    """What a server is told before its connection is closed."""
 
     def __init__(self, options: CommonOptions) -> None:
         self._common = options
@@ -83,7 +85,7 @@ class OpenAIBase(Agent):
         """Connect; `agree(link)` opens the session and gives its end."""
         options = self._common
         head = headers(options.base_url, self._key, options.key_header)
-        link = await Link.open(url, head, self.append, options.timeout_s)
+        link = await Link.open(url, head, self.append, options.timeout_s, self.farewell)
         try:
             async with asyncio.timeout(options.timeout_s):
                 return link, await agree(link)

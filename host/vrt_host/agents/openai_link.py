@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 import logging
 from collections import deque
@@ -22,6 +23,8 @@ from vrt_host.agents.provider import ProviderError
 
 _MESSAGE_BYTES = 1 << 24
 _CLOSE_S = 2.0
+_QUEUED_FRAMES = 500
+"""Frames of the user's audio that wait for the connection; then the oldest are dropped."""
 _BREATH = 32
 """Messages that are taken in a row before others may run."""
 
@@ -57,17 +60,25 @@ def headers(base_url: str, key: str, header: str) -> dict[str, str]:
 class Link:
     """An open connection. `send` and `send_audio` only queue; control goes out before audio, and old audio is dropped."""
 
-    def __init__(self, socket: ClientConnection, append: str, audio_frames: int = 500) -> None:
-        """`append` is the type of the message that carries audio; `audio_frames` may wait."""
+    def __init__(self, socket: ClientConnection, append: str, farewell: Mapping[str, Any] | None) -> None:
+        """`append` is the type of the message that carries audio; `farewell` is sent before it is closed."""
         self._socket = socket
         self._append = append
+        self._farewell = farewell
         self._control: deque[Mapping[str, Any]] = deque()
-        self._audio: deque[bytes] = deque(maxlen=audio_frames)
+        self._audio: deque[bytes] = deque(maxlen=_QUEUED_FRAMES)
         self._news = asyncio.Event()
         self._writer = asyncio.create_task(self._write())
 
     @classmethod
-    async def open(cls, url: str, head: Mapping[str, str], append: str, timeout_s: float) -> Link:
+    async def open(
+        cls,
+        url: str,
+        head: Mapping[str, str],
+        append: str,
+        timeout_s: float,
+        farewell: Mapping[str, Any] | None = None,
+    ) -> Link:
         """Connect; raises `ProviderError`."""
         try:
             socket = await _Connect(
@@ -80,7 +91,7 @@ class Link:
             )
         except (OSError, WebSocketException, ValueError, EOFError) as error:
             raise from_connect(error, timeout_s) from None
-        return cls(socket, append)
+        return cls(socket, append, farewell)
 
     def send(self, message: Mapping[str, Any]) -> None:
         """Queue a message."""
@@ -108,6 +119,10 @@ class Link:
         """Close it."""
         self._writer.cancel()
         await asyncio.gather(self._writer, return_exceptions=True)
+        if self._farewell is not None:
+            with contextlib.suppress(ConnectionClosed, TimeoutError):
+                async with asyncio.timeout(_CLOSE_S):
+                    await self._socket.send(json.dumps(self._farewell))
         await self._socket.close()
 
     async def _write(self) -> None:

@@ -61,6 +61,7 @@ class LiveAgent(OpenAIBase):
     name: ClassVar[str] = "openai_live"
     abilities: ClassVar[Abilities] = Abilities(interruption="managed", inputs=_INPUTS, same_format=True)
     append = "session.input_audio.append"
+    farewell: Mapping[str, Any] = {"type": "session.close"}
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
