@@ -60,8 +60,30 @@ def test_call_in_fragments():
         [call(0, None, "lock", '{"n": 1}'), call(0, None, "lock", '{"n": 2}')],
         [call(None, None, "lock", {"n": 1}), call(None, None, "lock", {"n": 2})],
         [call(0, "a", "lock", '{"n"'), call(0, "a", "lock", ": 1}"), call(1, "b", "lock", '{"n": 2}')],
+        [call("0", "a", "lock", '{"n"'), call("0", "a", "lock", ": 1}"), call("1", "b", "lock", '{"n": 2}')],
+        [
+            call(None, "a", "lock", '{"n": 1'),
+            call(None, None, None, "}"),
+            call(None, "b", "lock", '{"n": 2}'),
+        ],
+        [
+            call(0, "a", "lock", '{"n": 1}'),
+            call(0, "a", "lock", '{"n": 1}'),
+            call(0, "a", "lock", '{"n": 2}'),
+        ],
+        [call(0, "a", "lock", '{"n": 1}'), call(0, "a", "lock", ""), call(1, "a", "lock", '{"n": 2}')],
     ],
-    ids=["indices", "one index", "no ids", "no index, objects", "name in each fragment"],
+    ids=[
+        "indices",
+        "one index",
+        "no ids",
+        "no index, objects",
+        "name in each fragment",
+        "name and id in each, no index",
+        "no index",
+        "sent twice, and one id for two",
+        "one id",
+    ],
 )
 def test_two_calls_however_they_are_told_apart(lines):
     assert calls(*map(chunk, lines)) == [("lock", '{"n": 1}'), ("lock", '{"n": 2}')]

@@ -55,7 +55,7 @@ _SHORTEST_MS = 160
 """Less speech than this is a cough or a door."""
 _TRIES = 3
 _PATIENCE_S = 5.0
-"""Nobody waits longer than this for another try."""
+"""No other try begins later than this."""
 _ROUNDS = 16
 """Requests to the model in one turn: one that calls tools for ever is stopped."""
 _LONGEST_CHARS = 8000
@@ -109,6 +109,8 @@ class ChatAgent(Agent):
         self._tasks = Tasks(self.name, self._failed)
         self._closing: list[Callable[[], Awaitable[None]]] = []
         self._recognising = asyncio.Lock()
+        self._works = False
+        """The model has answered."""
 
     @staticmethod
     def prepare(options: Options) -> None:
@@ -176,17 +178,18 @@ class ChatAgent(Agent):
         return recogniser, voice
 
     async def _patiently(self, check: Callable[[], Awaitable[None]]) -> None:
-        backoff = self.backoff()
+        backoff, since = self.backoff(), self._loop.time()
         while True:
             try:
                 return await check()
             except ProviderError as error:
-                await self._again(error, backoff)
+                await self._again(error, backoff, since)
 
-    async def _again(self, error: ProviderError, backoff: Backoff) -> None:
-        """Wait before the next try, or raise the error when there should be none."""
+    async def _again(self, error: ProviderError, backoff: Backoff, since: float) -> None:
+        """Wait before the next try, or raise the error when there should be none; the first try began at `since`."""
         wait = backoff.next(error)
-        if not error.retried or backoff.failures >= _TRIES or wait > _PATIENCE_S:
+        late = self._loop.time() - since + wait > _PATIENCE_S
+        if not error.retried or backoff.failures >= _TRIES or late:
             raise error
         log.info("%s (attempt %d)", error.line(self.name, self._secrets), backoff.failures)
         await asyncio.sleep(wait)
@@ -280,7 +283,7 @@ class ChatAgent(Agent):
     async def _round(self, turn: _Turn) -> list[_Open]:
         """One answer of the model, said to its end; the calls in it, issued."""
         turn.overdue = False
-        backoff = self.backoff()
+        backoff, since = self.backoff(), self._loop.time()
         while True:
             messages = self._history.messages()
             answer = self._history.answer(turn.key, f"item-{next(self._keys)}", shown=self._written(turn))
@@ -296,8 +299,9 @@ class ChatAgent(Agent):
                 if openai_api.context_too_long(error) and self._history.shorten():
                     log.warning("%s; the older half of it is forgotten", error.line(self.name, self._secrets))
                     continue
-                await self._again(error, backoff)
+                await self._again(error, backoff, since)
                 continue
+            self._works = True
             calls = self._issue(turn, answer, wanted)
             await self._finish(turn, mouth)
             return calls
@@ -349,9 +353,19 @@ class ChatAgent(Agent):
                             )
                         if delta:
                             self._port.emit(CallDelta(turn.key, keys[call.number], delta))
-                    case Done(calls):
+                    case Done(calls, reason):
+                        if not (answer.begun or calls):
+                            self._nothing(reason)
                         return [(keys.get(call.number) or f"call-{next(self._keys)}", call) for call in calls]
         return ()
+
+    def _nothing(self, reason: str) -> None:
+        """The model neither said nor called anything; raises `ProviderError` where that is no answer of its own."""
+        if reason in ("", "stop"):
+            log.info("chat: the model said nothing")
+            return
+        advice = "raise max_tokens" if reason == "length" else "ask again in other words"
+        raise ProviderError("refused", f"the model gave no answer ({reason})", advice=advice)
 
     def _issue(self, turn: _Turn, answer: Answer, wanted: Sequence[tuple[str, Wanted]]) -> list[_Open]:
         """Run the calls of an answer, in order and at once."""
@@ -359,7 +373,7 @@ class ChatAgent(Agent):
         ids = [call.id for _, call in wanted]
         for key, call in wanted:
             id_ = call.id if call.id and ids.count(call.id) == 1 else key
-            made = CallMade(id_, call.name, call.arguments)
+            made = CallMade(id_, call.name, call.arguments, extra=call.extra)
             answer.calls.append(made)
             opened.append(_Open(made, self._loop.create_future()))
             self._calls[turn.key, key] = opened[-1]
@@ -388,7 +402,9 @@ class ChatAgent(Agent):
         gone = None if turn is None or said else turn.key
         if turn is not None:
             self._turns.pop(turn.key, None)
-        self._port.emit(error.event(self.name, gone, self._secrets))
+        # What is refused once, and was not before, is the matter of this conversation and not of the options.
+        recoverable = error.passing or (error.kind == "format" and self._works)
+        self._port.emit(AgentError(error.line(self.name, self._secrets), recoverable, gone))
         if turn is not None and said:
             self._port.emit(TurnEnd(turn.key))
 

@@ -34,6 +34,8 @@ class CallMade:
     name: str
     arguments: str
     result: str | None = None
+    extra: Any = None
+    """What the server wants to have back beside it."""
 
 
 @dataclass(slots=True)
@@ -173,6 +175,7 @@ def _answer(answer: Answer, *, last: dict[str, Any]) -> list[dict[str, Any]]:
             "id": call.id,
             "type": "function",
             "function": {"name": call.name, "arguments": _valid(call.arguments)},
+            **({} if call.extra is None else {"extra_content": call.extra}),
         }
         for call in answer.calls
     ]

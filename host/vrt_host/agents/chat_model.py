@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,11 +19,11 @@ from openai import AsyncOpenAI
 from vrt_host.agents.chat_text import Thinking
 from vrt_host.agents.model_tools import ToolNames
 from vrt_host.agents.provider import ProviderError
-from vrt_host.speech.openai_api import FAILURES, problem, refusal
+from vrt_host.speech.openai_api import ASK_AGAIN, FAILURES, problem, refusal
 
 log = logging.getLogger(__name__)
 
-_LINE_CHARS = 1 << 20
+_LINE_BYTES = 1 << 20
 _CALLS = 32
 """Calls in one answer."""
 _HELD_CHARS = 8000
@@ -39,6 +39,8 @@ class Wanted:
     id: str = ""
     name: str = ""
     arguments: str = ""
+    extra: Any = None
+    """What the server wants to have back beside the call (Gemini's signature of a thought)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +65,10 @@ class Writes:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The answer is complete."""
+    """The answer is complete; `reason` as the server has it, empty when it has none."""
 
     calls: Sequence[Wanted]
+    reason: str = ""
 
 
 Part = Said | Busy | Writes | Done
@@ -92,37 +95,63 @@ class Reader:
     names: ToolNames
     calls: list[Wanted] = field(default_factory=list)
     finished: bool = False
-    """The server said why it ended."""
+    """The server said that it ended."""
+    reason: str = ""
+    """And why."""
+    begun: bool = False
+    """There was a chunk of an answer."""
     broken: str = ""
     """A chunk that could not be read."""
+    _rest: bytes = b""
+    _event: str = ""
     _thinking: Thinking = field(default_factory=Thinking)
     _held: str = ""
     """Text that may turn out to be a call."""
     _plain: bool = False
     _indices: dict[int, Wanted] = field(default_factory=dict)
 
+    def feed(self, data: bytes) -> list[Part]:
+        """The next bytes of the stream. Its lines end with LF alone, whatever else Unicode takes for an end."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > _LINE_BYTES:
+            self.broken = self.broken or "it is too long"
+            self._rest = self._rest[:16]
+        return [part for line in lines for part in self.line(line.decode("utf-8", "replace"))]
+
     def line(self, line: str) -> list[Part]:
         """A line of the stream (server-sent events)."""
-        if not line.startswith("data:"):
-            return []
-        data = line[5:].strip()
-        if data == "[DONE]":
-            self.finished = True
-            return []
+        name, _, data = line.partition(":")
+        data = data.strip()
+        if not name and not data:
+            self._event = ""
+        elif name == "event":
+            self._event = data
+        elif name == "error":  # llama.cpp's older versions
+            return self.whole(data, error=True)
+        elif name == "data" and data == "[DONE]":
+            self.finished = self.begun = True
+        elif name == "data":
+            return self.whole(data, error=self._event == "error")
+        return []
+
+    def whole(self, text: str, *, error: bool = False) -> list[Part]:
+        """A chunk; also an answer in one piece, of a server that does not stream. Raises `ProviderError` for an `error`."""
         try:
-            if len(data) > _LINE_CHARS:
-                raise ValueError("it is too long")  # noqa: TRY301
-            chunk = json.loads(data)
-        except (ValueError, RecursionError) as error:
-            self.broken = self.broken or str(error)
+            chunk = json.loads(text)
+        except (ValueError, RecursionError) as fault:
+            if error:
+                raise refusal(0, text) from None
+            self.broken = self.broken or str(fault)
             return []
-        if isinstance(chunk, dict) and chunk.get("error"):
+        self.begun = True
+        if error or (isinstance(chunk, dict) and (chunk.get("error") or chunk.get("object") == "error")):
             raise refusal(0, chunk)
         choices = chunk.get("choices") if isinstance(chunk, dict) else None
         if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
             return []  # usage, a sign of life, or what later versions send
         choice = choices[0]
-        self.finished = self.finished or bool(choice.get("finish_reason"))
+        if choice.get("finish_reason"):
+            self.finished, self.reason = True, str(choice["finish_reason"])
         delta = choice.get("delta") or choice.get("message")
         return self._delta(delta) if isinstance(delta, dict) else []
 
@@ -131,6 +160,9 @@ class Reader:
         if delta.get("reasoning_content") or delta.get("reasoning"):
             parts.append(Busy())
         text = delta.get("content") or delta.get("refusal")
+        if isinstance(text, list):  # in parts, thoughts among them
+            said = [one.get("text") for one in text if isinstance(one, dict) and one.get("type") == "text"]
+            text = "".join(one for one in said if isinstance(one, str))
         if isinstance(text, str) and text:
             parts += self._text(self._thinking.feed(text))
         for call in delta.get("tool_calls") or ():
@@ -155,15 +187,19 @@ class Reader:
         return [Said(held)]
 
     def _call(self, call: Mapping[str, Any], function: Mapping[str, Any]) -> list[Part]:
-        id_, name = call.get("id") or "", function.get("name") or ""
+        id_, name = str(call.get("id") or ""), str(function.get("name") or "")
+        given = function.get("arguments")
+        if given is None:
+            given = ""
+        elif not isinstance(given, str):  # some write the object itself
+            given = json.dumps(given, ensure_ascii=False)
         index = call.get("index")
-        wanted = self._indices.get(index) if isinstance(index, int) else None
-        if wanted is None and not isinstance(index, int) and self.calls and not name:
-            wanted = self.calls[-1]
-        if wanted is not None and (
-            (id_ and wanted.id and id_ != wanted.id) or (name and not id_ and _complete(wanted.arguments))
-        ):
-            wanted = None  # another one under the same index
+        wanted = self._known(index, id_, name)
+        if wanted is not None and name and given and _complete(wanted.arguments):
+            if id_ and given == wanted.arguments:
+                return []  # at the end, some send all of it once more
+            if not id_ or _complete(given):
+                wanted = None  # another one under the same index, or the same id
         if wanted is None:
             if len(self.calls) >= _CALLS:
                 raise ProviderError("malformed", f"the model made more than {_CALLS} calls in one answer")
@@ -171,15 +207,19 @@ class Reader:
             self.calls.append(wanted)
             if isinstance(index, int):
                 self._indices[index] = wanted
-        wanted.id = wanted.id or str(id_)
-        wanted.name = wanted.name or str(name)
-        given = function.get("arguments")
-        if given is None:
-            given = ""
-        elif not isinstance(given, str):  # some write the object itself
-            given = json.dumps(given, ensure_ascii=False)
+        wanted.id = wanted.id or id_
+        wanted.name = wanted.name or name
+        wanted.extra = call.get("extra_content", wanted.extra)
         wanted.arguments += given
         return [Writes(wanted, given)] if wanted.name else []
+
+    def _known(self, index: object, id_: str, name: str) -> Wanted | None:
+        """The call that this is more of. Without an index that is the newest one, by its id or for want of a name."""
+        if isinstance(index, int):
+            wanted = self._indices.get(index)
+        else:
+            wanted = self.calls[-1] if self.calls and (not name or id_ == self.calls[-1].id != "") else None
+        return None if wanted is not None and id_ and wanted.id and id_ != wanted.id else wanted
 
     def end(self) -> list[Part]:
         """The stream has ended; raises `ProviderError` when it ended too early for a call."""
@@ -197,7 +237,7 @@ class Reader:
             raise ProviderError("gone", "the answer ended in the middle of a call")
         for call in self.calls:
             call.arguments = call.arguments or "{}"  # no arguments were given
-        return [*parts, Done(self.calls)]
+        return [*parts, Done(self.calls, self.reason)]
 
     def _written(self, text: str) -> Wanted | None:
         """The call that a text is, if it is nothing but that (seen with small models)."""
@@ -262,8 +302,10 @@ class ChatModel:
             async with self._client.chat.completions.with_streaming_response.create(
                 **request, extra_body=self._extra or None
             ) as response:
-                async for line in response.iter_lines():
-                    for part in reader.line(line):
+                kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+                pieces = _whole(response.iter_bytes()) if kind.endswith("json") else response.iter_bytes()
+                async for data in pieces:
+                    for part in reader.feed(data):
                         yield part
                     if reader.broken and not told:
                         told = True
@@ -272,5 +314,29 @@ class ChatModel:
                         )
         except FAILURES as error:
             raise problem(error) from error
+        for part in reader.feed(b"\n"):  # the last line may have no end
+            yield part
+        if not reader.begun:
+            raise _no_answer(kind, reader.broken)
+        if not reader.finished:
+            log.warning("chat: the server does not say that its answer is complete")
         for part in reader.end():
             yield part
+
+
+async def _whole(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """An answer in one piece as a stream of one chunk; what is a stream after all stays one."""
+    body = b""
+    async for data in pieces:
+        body += data
+        if len(body) > _LINE_BYTES:
+            raise ProviderError("malformed", "the answer is too long")
+    yield b"data:" + body.replace(b"\n", b" ") if body.lstrip()[:1] in (b"{", b"[") else body
+
+
+def _no_answer(kind: str, broken: str) -> ProviderError:
+    if broken:
+        return ProviderError("malformed", f"nothing of its answer can be read ({broken})")
+    if kind in ("", "text/event-stream"):
+        return ProviderError("gone", "it answered nothing", advice=ASK_AGAIN)
+    return ProviderError("version", f"it answered with {kind}, and with no answer of a chat")

@@ -35,7 +35,7 @@ class Options(options.Options):
     temperature: float | None = Field(None, ge=0, le=2)
     max_tokens: int | None = Field(None, ge=1)
     extra: dict[str, Any] = Field(default_factory=dict)
-    timeout_s: float = Field(60.0, gt=0, le=110)
+    timeout_s: float = Field(45.0, gt=0, le=110)
     history: int = Field(20, ge=1, le=200)
     recogniser: parts.RecogniserName = "moonshine"
     recogniser_url: str | None = None

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 import wave
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -22,6 +23,10 @@ logging.getLogger("httpx2").setLevel(logging.WARNING)  # it tells of every reque
 
 FAILURES = (openai.OpenAIError, httpx2.HTTPError, httpx2.StreamError)
 """What the SDK raises, before and while a body is read."""
+
+ASK_AGAIN = "ask again"
+_FORMAT = "the server does not take this model's name, its options, or tools: see its words"
+_TROUBLE = "the server is in trouble or still starting: wait, or look at its log"
 
 _CONNECT_S = 10.0
 _NO_KEY = "none"
@@ -44,6 +49,9 @@ def client(base_url: str, key: str, timeout_s: float) -> AsyncOpenAI:
     )
 
 
+_TAGS = re.compile(r"<(style|script|title)\b.*?</\1>|<[^>]*>", re.DOTALL | re.IGNORECASE)
+
+
 def problem(error: Exception) -> ProviderError:
     """What one of `FAILURES` means."""
     if isinstance(error, openai.APIStatusError):
@@ -56,9 +64,12 @@ def problem(error: Exception) -> ProviderError:
         cause = error.__cause__ or error
         if isinstance(cause, (httpx2.ConnectError, httpx2.ConnectTimeout)):
             return ProviderError("unreachable", f"it cannot be reached ({cause})")
-        return ProviderError("gone", f"the connection broke ({cause or type(cause).__name__})")
+        return ProviderError(
+            "gone", f"the connection broke ({cause or type(cause).__name__})", advice=ASK_AGAIN
+        )
     if isinstance(error, (httpx2.HTTPError, httpx2.StreamError)):
-        return ProviderError("gone", f"the connection broke ({str(error) or type(error).__name__})")
+        said = f"the connection broke ({str(error) or type(error).__name__})"
+        return ProviderError("gone", said, advice=ASK_AGAIN)
     return ProviderError("malformed", str(error) or type(error).__name__)
 
 
@@ -67,14 +78,23 @@ def refusal(status: int, body: object, retry_after_s: float | None = None) -> Pr
 
     `body` is the error object, whatever holds it, or a text.
     """
+    if isinstance(body, list) and body:  # Google's
+        body = body[0]
     inner = body.get("error", body) if isinstance(body, Mapping) else body
     fields: Mapping[str, Any] = inner if isinstance(inner, Mapping) else {}
     if not status and str(fields.get("code")).isdigit():
         status = int(str(fields["code"]))
     said = fields.get("message") or fields.get("detail") or (inner if isinstance(inner, str) else "")
-    said = str(said) or f"HTTP status {status}"
+    if isinstance(said, list):  # what FastAPI finds wrong with a request
+        said = ", ".join(str(one.get("msg", one) if isinstance(one, Mapping) else one) for one in said)
+    said = str(said).strip()
+    if said.startswith("<"):
+        said = _TAGS.sub(" ", said).strip()
+    said = said or (f"HTTP status {status}" if status else "an error without words")
     words = f"{fields.get('code')} {fields.get('type')} {said}".lower()
-    return ProviderError(_kind(status, words), said, retry_after_s=retry_after_s)
+    kind = _kind(status, words)
+    advice = {"format": _FORMAT, "unreachable": _TROUBLE}.get(kind)
+    return ProviderError(kind, said, advice=advice, retry_after_s=retry_after_s)
 
 
 def _kind(status: int, words: str) -> Kind:
@@ -92,7 +112,7 @@ def _kind(status: int, words: str) -> Kind:
             "model",
         ),
         (status in (301, 302, 307, 308, 404, 405, 410, 426, 501), "version"),
-        (status in (502, 503, 504), "unreachable"),
+        (status >= 500, "unreachable"),
         (status in (400, 413, 415, 422), "format"),
     )
     return next((kind for true, kind in told if true), "refused")
