@@ -397,12 +397,14 @@ def test_call_that_was_cut_off_while_it_was_written_is_none(answering):
     assert len(answering.all(TurnEnd)) == 1
 
 
-def test_call_that_only_its_arguments_tell_is_made_at_the_end(answering):
+@pytest.mark.parametrize(("arguments", "early"), [('{"a": 1}', True), ('{"a": 1', False), ("7", False)])
+def test_call_that_only_its_arguments_tell_is_made(answering, arguments, early):
+    """At once if they are complete, else at the response's end, which says that they were not cut off."""
     of = {"response_id": "r1", "item_id": "x", "call_id": "c1"}
-    answering.hear("response.function_call_arguments.done", name="lock", arguments="{}", **of)
-    assert answering.all(Call) == []
+    answering.hear("response.function_call_arguments.done", name="lock", arguments=arguments, **of)
+    assert len(answering.all(Call)) == early
     answering.done()
-    assert [(one.call, one.arguments) for one in answering.all(Call)] == [("c1", "{}")]
+    assert [(one.call, one.arguments) for one in answering.all(Call)] == [("c1", arguments)]
     assert answering.all(TurnEnd) == []
 
 

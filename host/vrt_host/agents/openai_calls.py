@@ -13,7 +13,7 @@ from vrt_host.agents.openai_responses import ModelCall, Response, Responses, pru
 
 
 class ModelCalls:
-    """A call is issued once, when its item is complete. That of a dead turn, too: no call may stay without a result."""
+    """A call is issued once, as soon as it is complete. That of a dead turn, too: no call may stay without a result."""
 
     def __init__(
         self,
@@ -47,11 +47,19 @@ class ModelCalls:
             self._emit(CallDelta(response.turn.key, str(call), str(event["delta"])))
 
     def on_arguments(self, event: Mapping[str, Any]) -> None:
-        """All of the arguments; also those of a call that was cut off, which only its item tells."""
+        """All of the arguments; or what there is of them when the response was cut off, which only the item tells."""
         call, name = self._names.get(event["item_id"], (event["item_id"], ""))
-        call, name = str(event.get("call_id") or call), str(event.get("name") or name)
-        if (response := self._responses.of(event)) is not None:
-            response.written[call] = name, event["arguments"]
+        call, name, arguments = (
+            str(event.get("call_id") or call),
+            event.get("name") or name,
+            event["arguments"],
+        )
+        if (response := self._responses.of(event)) is None:
+            return
+        if name and _whole(arguments):
+            self._issue(response, call, name, arguments)
+        else:
+            response.written[call] = name, arguments
 
     def item(self, response: Response | None, item: Mapping[str, Any]) -> None:
         """The item of a call has ended."""
@@ -84,3 +92,11 @@ class ModelCalls:
             turn.answered = turn.owes = True
             turn.calls[call] = ModelCall(call, name, arguments, self._session())
             self._emit(Call(turn.key, call, self._tools.own(name), arguments))
+
+
+def _whole(arguments: object) -> bool:
+    """Whether nothing of an object's text can be missing."""
+    try:
+        return isinstance(arguments, str) and isinstance(json.loads(arguments), dict)
+    except (ValueError, RecursionError):
+        return False

@@ -103,8 +103,8 @@ class Response:
     id: str
     turn: Turn
     cancelled: bool = False
-    written: dict[str, tuple[str, object]] = field(default_factory=dict)
-    """Call -> name and arguments, of calls whose item has not ended: they may be cut off."""
+    written: dict[str, tuple[object, object]] = field(default_factory=dict)
+    """Call -> name and arguments, of calls that may have been cut off: their items tell."""
 
     @property
     def dead(self) -> bool:
