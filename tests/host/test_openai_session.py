@@ -190,6 +190,22 @@ def test_response_out_of_nothing_has_a_turn_of_its_own(stage):
     assert stage.all(Audio)[0].turn == "turn-1"
 
 
+def test_utterance_that_the_server_did_not_hear_begin_has_a_turn_and_its_text():
+    """It was silent for so long that the server asks by itself, or it tells only the end."""
+    stage = Stage(transcribed=True)
+    for number in (1, 2):
+        of = {"item_id": f"u{number}"}
+        stage.hear("input_audio_buffer.timeout_triggered", audio_start_ms=0, audio_end_ms=6000, **of)
+        stage.hear("input_audio_buffer.committed", previous_item_id=None, **of)
+        stage.hear("conversation.item.input_audio_transcription.completed", transcript="Hm.", **of)
+        stage.created(f"r{number}")
+        stage.audio(f"r{number}", item=f"i{number}")
+        stage.done(f"r{number}")
+    assert [one.turn for one in stage.all(TurnBegin)] == ["turn-1", "turn-2"]
+    assert [(one.turn, one.text) for one in stage.all(Transcript)] == [("turn-1", "Hm."), ("turn-2", "Hm.")]
+    assert [one.turn for one in stage.all(TurnEnd)] == ["turn-1", "turn-2"]
+
+
 def test_turn_waits_for_the_text_of_what_was_said_but_not_for_ever():
     stage = Stage(transcribed=True)
     stage.speech()

@@ -288,17 +288,15 @@ class Dialogue:
     def _on_committed(self, event: Mapping[str, Any]) -> None:
         item = str(event["item_id"])
         self._on_speech_stopped(event)
-        turn = self._turn
-        if (
-            self._utterances.turn(item) is None
-            and turn is not None
-            and not turn.answered
-            and turn.user is None
-        ):
-            self._utterances.begin(turn, item)
+        if self._utterances.turn(item) is None:  # of what the server did not hear begin
+            turn = self._turn
+            if turn is None or turn.dead or turn.ended:
+                turn = self._begin("thinking")
+            if not turn.answered and turn.user is None:
+                self._utterances.begin(turn, item)
         self._utterances.complete(item)
-        if turn is not None and turn is self._utterances.turn(item):
-            self._expect(turn)
+        if (said := self._utterances.turn(item)) is not None and said is self._turn:
+            self._expect(said)
 
     def _heard_out(self, turn: Turn) -> None:
         turn.hearing = False
