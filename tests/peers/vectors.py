@@ -63,7 +63,7 @@ def load(name):
 
 
 def frame(case):
-    """What a case or a step of a flow puts on the wire: text, bytes, or a message not yet written as JSON."""
+    """What a vector puts on the wire, or a step without patterns: text, bytes, or a message not yet written as JSON."""
     if "hex" in case:
         pieces = case["hex"] if isinstance(case["hex"], list) else [case["hex"]]
         return bytes.fromhex("".join(pieces))
@@ -107,18 +107,42 @@ def errors(name, direction, frame):
     `direction` says whose frame: `client` or `server`; or any other entry of the schema's `$defs`.
     """
     try:
-        if not isinstance(frame, bytes | bytearray):
-            message = parse(frame) if isinstance(frame, str) else frame
-        elif name == "omnia":
-            message, direction = decode_omni(bytes(frame)), "frame"
-        elif name == "fish":
-            message = parse(bytes(frame))
-        else:
-            return ["the protocol has no binary frames"]
+        part, message = taken_apart(name, direction, frame)
     except (ValueError, RecursionError) as error:
         return [str(error)[:_SHOWN]]
-    found = validator(name, direction).iter_errors(message)
-    return [f"{error.json_path}: {error.message[:_SHOWN]}" for error in found]
+    found = validator(name, part).iter_errors(message)
+    return [f"{error.json_path}: {error.message[:_SHOWN]}" for error in found] or beyond(name, message)
+
+
+def taken_apart(name, direction, frame):
+    """The entry of `$defs` that judges a frame, and the value to be judged; or `ValueError`."""
+    if isinstance(frame, bytes | bytearray):
+        if name == "omnia":
+            return "frame", decode_omni(bytes(frame))
+        if name == "aitp":
+            raise ValueError("the protocol has no binary frames")
+        frame = bytes(frame)
+    return direction, parse(frame) if isinstance(frame, str | bytes) else frame
+
+
+def _size(value):
+    return len(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode())
+
+
+def beyond(name, message):
+    """What no schema can say of a message that is right otherwise: sizes in bytes, and what members have to do with each other."""
+    found = {}
+    if name == "aitp" and message["type"] == "CONTEXT_UPDATE":
+        found["context has more than 64 KB"] = _size(message["payload"].get("context", {})) > 65_536
+    if name == "omnia" and message.get("type") == "message":
+        metadata = {key: len(value.encode()) for key, value in message.get("metadata", {}).items()}
+        total = sum(metadata.values()) + sum(len(key) for key in metadata)
+        found["a value of metadata has more than 8 KiB"] = any(size > 8_192 for size in metadata.values())
+        found["metadata has more than 32 KiB"] = total > 32_768
+        found["declare has more than 16 KiB"] = _size(message.get("declare", {})) > 16_384
+    if name == "omnia" and "message_type" in message and "chunked" in message["flags"]:
+        found["sequence is beyond total_chunks"] = message["sequence"] >= message["metadata"]["total_chunks"]
+    return [words for words, so in found.items() if so]
 
 
 # --- Omnia's binary frames (page, "Binary frame structure")
@@ -239,21 +263,22 @@ def _difference_of_members(pattern, value, bound, path):
     return None
 
 
-def fill(pattern, bound):  # noqa: PLR0911  (one case a line)
-    """The message to send for a step: known names become their values; new ones get a value, which `bound` learns."""
-    if isinstance(pattern, str):
-        if pattern == "$*":
-            return "anything"
-        return bound.setdefault(pattern[1:], f"{pattern[1:]}-1") if _NAME.match(pattern) else pattern
+def fill(pattern, bound, examples=None):
+    """The message to send for a step: known names become their values; new ones get one, which `bound` learns.
+
+    `examples` are values for new names: a flow has some where any text would not do.
+    """
     if isinstance(pattern, list):
-        return [fill(item, bound) for item in pattern]
+        return [fill(item, bound, examples) for item in pattern]
+    if isinstance(pattern, str) and _NAME.match(pattern):
+        name = pattern[1:]
+        return bound.setdefault(name, (examples or {}).get(name, f"{name}-1"))
     if not isinstance(pattern, dict):
-        return pattern
-    if _special(pattern) == "$near":
-        return pattern["$near"][0]
-    if _special(pattern) == "$like":
-        return pattern["$like"]
-    return {name: fill(part, bound) for name, part in pattern.items() if part != "$-"}
+        return "anything" if pattern == "$*" else pattern
+    special = _special(pattern)
+    if special in ("$near", "$like"):
+        return pattern["$like"] if special == "$like" else pattern["$near"][0]
+    return {name: fill(part, bound, examples) for name, part in pattern.items() if part != "$-"}
 
 
 if __name__ == "__main__":
