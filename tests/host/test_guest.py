@@ -46,6 +46,7 @@ class Brain(Agent):
     async def start(self, session, port):
         self.session = session
         self.port = port
+        self.news.set()
 
     def user_text(self, text):
         self.on_text(self, text)
@@ -78,6 +79,7 @@ class Listener:
     def __init__(self):
         self.told = []
         self.sound = b""
+        self.approved = True
         self.news = asyncio.Event()
 
     def _note(self, *what):
@@ -114,6 +116,9 @@ class Listener:
 
     def closed(self, code, reason):
         self._note("closed", code)
+
+    async def approves(self, call, lent):
+        return self.approved
 
     def room(self):
         return True
@@ -357,6 +362,19 @@ async def test_the_boards_refusal_is_the_agents():
         await client.send("tool.result", **members, ok=False, code="REJECTED", message="not confirmed")
         await brain.until(lambda: brain.results)
         assert (brain.results[0].code, brain.results[0].message) == ("REJECTED", "not confirmed")
+
+
+async def test_what_the_clients_user_denies_does_not_reach_the_board():
+    brain = Brain(lambda agent, text: call(agent, "lock"))
+    async with guests([Brain(), brain], lending=Lending(["porch"])) as host, host.client() as client:
+        await board(client, LOCK)
+        guest, listener = await host.guest(borrow=True)
+        listener.approved = False
+        guest.say("lock it")
+        await brain.until(lambda: brain.results)
+        assert (brain.results[0].code, brain.results[0].message) == ("REJECTED", "Action denied by user")
+        await client.send("ping")
+        assert (await client.next())["type"] == "pong"
 
 
 async def test_who_stops_elsewhere_stops_the_call_at_the_board():

@@ -25,6 +25,8 @@ from pydantic_core import to_json
 from vrt_host.config import is_loopback
 from vrt_host.errors import UsageError
 
+FACADES = ("aitp_facade", "omnia_facade", "fish_facade")
+"""Tables of the same file that are not agents' (facades/registry.py)."""
 _SECRET_BYTES = 16_384
 
 
@@ -54,7 +56,7 @@ def load(
     """
     fields = [name for name in kind.model_fields if name not in kind.secrets]
     files = [f"{name}_file" for name in kind.secrets]
-    table = _table(path, agent, {agent, *agents}) if path is not None else {}
+    table = _table(path, agent, {agent, *agents, *FACADES}) if path is not None else {}
     where = f"{path}, [{agent}]" if path is not None else f"the options of {agent}"
     for name in table:
         if name in kind.secrets:

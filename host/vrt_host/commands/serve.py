@@ -18,7 +18,9 @@ from vrt_host.agents import registry
 from vrt_host.agents.base import Agent
 from vrt_host.config import DEFAULT_HOST, DEFAULT_PORT, ServerConfig, TurnLimits
 from vrt_host.errors import UsageError
+from vrt_host.facades import registry as facades
 from vrt_host.harness.capture import Capture, recorded
+from vrt_host.lending import Lending
 from vrt_host.server import serve
 from vrt_host.session import Limits
 
@@ -52,6 +54,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--script", type=Path, metavar="FILE", help="what the scripted agent does")
     parser.add_argument(
         "--config", type=Path, metavar="FILE", help="options of the agents that need some, TOML (docs/agents)"
+    )
+    facades_ = "; ".join(f"{name}: {what}" for name, (_, _, what) in facades.FACADES.items())
+    parser.add_argument(
+        "--facade",
+        action="append",
+        default=[],
+        choices=tuple(facades.FACADES),
+        help=f"be that for its clients as well, on a port of its own; repeatable (docs/facades.md). {facades_}",
+    )
+    parser.add_argument(
+        "--lend",
+        action="append",
+        default=[],
+        metavar="BOARD[/TOOL]",
+        help="let clients of facades use a board's tools, with the board's own confirmation; BOARD is the name of its token; repeatable",
     )
     parser.add_argument("--host", default=DEFAULT_HOST, metavar="ADDRESS", help=f"(default: {DEFAULT_HOST})")
     parser.add_argument(
@@ -120,10 +137,16 @@ def run(args: argparse.Namespace) -> int:
     )
     limits = _limits(args)
     agents = registry.factory(
-        args.agent, script=PROFILE if args.conformance else args.script, config=args.config
+        args.agent,
+        script=PROFILE if args.conformance else args.script,
+        config=args.config if args.agent in registry.ADAPTERS or not args.facade else None,
     )
     turn_limits = CONFORMANCE_TURNS if args.conformance else None
     options: dict[str, Any] = {"limits": limits, "turn_limits": turn_limits}
+    options["facades"] = [facades.make(name, args.config) for name in dict.fromkeys(args.facade)]
+    if args.lend and not args.facade:
+        raise UsageError("--lend is for the clients of a facade: give --facade too")
+    options["lending"] = Lending(args.lend)
     if args.updates is not None:
         options["updates"] = _updates(args.updates, args.updates_port)
     with contextlib.ExitStack() as stack:

@@ -20,12 +20,17 @@ class Borrowed:
 
     def declarations(self, taken: Collection[str]) -> list[dict[str, Json]]:
         """The declarations for `hello` (decisions 16); a name that is `taken`, or another board's, gets the board's in front."""
+        self._tools = {}
         for lent in self._lending.tools():
             name = lent.tool.name
             if name in taken or name in self._tools:
                 name = f"{lent.board}.{name}"
             self._tools[name] = lent
         return [_declared(name, lent) for name, lent in self._tools.items()]
+
+    def get(self, name: str) -> Lent | None:
+        """The board's tool of that name."""
+        return self._tools.get(name)
 
     def has(self, name: str) -> bool:
         """Whether that tool is a board's."""

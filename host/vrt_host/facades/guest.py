@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from vrt_host.agents.base import PCM16_24K, Code, Format, Json
+from vrt_host.agents.base import PCM16_24K, Code, Format, Json, ToolResult
 from vrt_host.agents.transcode import to_json
 from vrt_host.errors import VrtError
 from vrt_host.facades.borrow import Borrowed
@@ -22,6 +22,7 @@ from vrt_host.protocol import audio, wire
 from vrt_host.seat import Seat
 
 if TYPE_CHECKING:
+    from vrt_host.lending import Lent
     from vrt_host.links.base import Link
     from vrt_host.speech.convert import Converter
 
@@ -86,6 +87,9 @@ class Listener(Protocol):
 
     def closed(self, code: int, reason: str) -> None:
         """The session has ended, not by `Guest.close`."""
+
+    async def approves(self, call: Call, lent: Lent) -> bool:
+        """Whether the client's user lets a board's tool run, where that is to be asked; the board asks besides."""
 
     def room(self) -> bool:
         """Whether more audio can be handed on now; when it can again, call `Guest.writable`."""
@@ -247,7 +251,7 @@ class Guest:
         if kind in ("turn.state", "audio.start", "tool.call"):
             self._observed = max(self._observed, message["epoch"])
         gone = epoch is not None and epoch <= self._closed_epoch
-        if kind == "ready":
+        if kind == "ready" and not self._ready.done():  # it may have been given up meanwhile
             self._ready.set_result(message)
         elif kind == "error":
             self._error(message)
@@ -333,7 +337,11 @@ class Guest:
         self._borrowing = self._loop.create_task(self._borrow(self._borrowed, call))
 
     async def _borrow(self, borrowed: Borrowed, call: Call) -> None:
-        made = await borrowed.call(call.name, call.arguments)
+        lent = borrowed.get(call.name)
+        if lent is not None and not await self._listener.approves(call, lent):
+            made = ToolResult(call.id, False, code="REJECTED", message="Action denied by user")
+        else:
+            made = await borrowed.call(call.name, call.arguments)
         self._borrowing = None
         self.result(call.id, ok=made.ok, output=made.output, code=made.code or "FAILED", message=made.message)
 
