@@ -1,0 +1,66 @@
+"""The credential of an Omnia facade: a key that stays, or a file in which a new one appears before the old one expires."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from vrt_host.agents.omnia_options import Options
+from vrt_host.agents.options import shown
+from vrt_host.agents.provider import ProviderError
+
+WATCH_S = 2.0
+"""Between two looks at the file."""
+RENEWAL_S = 60.0
+"""How long a new one is waited for when the old one has expired."""
+_BYTES = 16_384
+
+
+class Credential:
+    """What goes into the `Authorization` header."""
+
+    def __init__(self, options: Options) -> None:
+        self._path = options.credential_file
+        self.value = shown(options.api_key)
+        self.seen: set[str] = {self.value} if self.value else set()
+        """All that were used: none of them may be in a log."""
+
+    @property
+    def renewable(self) -> bool:
+        """Whether another one may come."""
+        return self._path is not None
+
+    async def read(self) -> bool:
+        """Look at the file; whether there is a new one in it. Raises `ProviderError` where there was none before, and is none."""
+        if self._path is None:
+            return False
+        path = self._path
+        try:
+            text = (await asyncio.to_thread(_content, path)).decode().strip()
+            fault = (
+                "" if text and len(text.split()) == 1 and len(text) <= _BYTES else "it has to hold it alone"
+            )
+        except OSError as error:
+            text, fault = "", error.strerror or "it cannot be read"
+        except UnicodeDecodeError:
+            text, fault = "", "it is not text"
+        if fault:  # it may just be written
+            if not self.value:
+                said = f"there is no credential in {path}: {fault}"
+                raise ProviderError("key", said, advice="put it there, in one line")
+            return False
+        if text == self.value:
+            return False
+        self.value = text
+        self.seen.add(text)
+        return True
+
+    async def changed(self) -> None:
+        """Wait until there is a new one."""
+        while not await self.read():  # noqa: ASYNC110  (nobody tells of a file)
+            await asyncio.sleep(WATCH_S)
+
+
+def _content(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(_BYTES + 1)

@@ -1,0 +1,154 @@
+"""One connection to an Omnia facade: opened, read and closed; every end of it is a `ProviderError`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from typing import Self
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
+from websockets.protocol import State
+
+from vrt_host.agents import omnia_frames as frames
+from vrt_host.agents import omnia_messages as messages
+from vrt_host.agents.omnia_frames import Frame, FrameError
+from vrt_host.agents.omnia_messages import Connected, Failure, Incoming, MediaChunk, Message
+from vrt_host.agents.provider import ProviderError
+
+_FRAME_BYTES = messages.MESSAGE_BYTES + (1 << 16)
+"""Of one message or frame that comes: what the facade calls its own limit, and what is around it."""
+
+_quiet = logging.getLogger("vrt_host.agents.omnia.websocket")
+_quiet.setLevel(logging.INFO)  # below that, headers are logged, and with them the credential
+
+
+class _Connect(connect):
+    def process_redirect(self, exc: Exception) -> Exception | str:
+        """Never elsewhere: the credential would go there."""
+        return exc
+
+
+class Link:
+    """Use `open`."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self._socket = socket
+        self._assembly = frames.Assembly()
+
+    @classmethod
+    async def open(cls, url: str, credential: str, timeout_s: float) -> tuple[Self, Connected]:
+        """Connect and wait for the first message; raises `ProviderError`."""
+        headers = {"Authorization": f"Bearer {credential}"} if credential else {}
+        try:
+            async with asyncio.timeout(timeout_s):
+                socket = await _Connect(
+                    url,
+                    additional_headers=headers,
+                    compression=None,
+                    max_size=_FRAME_BYTES,
+                    close_timeout=1,
+                    logger=_quiet,
+                )
+                try:
+                    link = cls(socket)
+                    return link, await link._greeting()
+                except BaseException:
+                    socket.transport.abort()
+                    raise
+        except TimeoutError:
+            raise ProviderError("unreachable", f"no answer within {timeout_s:g} s") from None
+        except InvalidStatus as error:
+            raise _refusal(error) from None
+        except (InvalidHandshake, InvalidURI) as error:
+            raise ProviderError("version", f"it is no WebSocket server of this kind: {error}") from None
+        except OSError as error:
+            raise ProviderError("unreachable", error.strerror or str(error)) from None
+
+    async def _greeting(self) -> Connected:
+        first = await self.receive()
+        if isinstance(first, Failure):
+            raise first.error
+        if not isinstance(first, Connected):
+            raise ProviderError("version", "its first message is not connected")
+        return first
+
+    async def send(self, message: Message) -> None:
+        """Send one message."""
+        text = json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+        try:
+            await self._socket.send(text, text=True)
+        except ConnectionClosed as error:
+            raise _ended(error) from None
+
+    async def send_frame(self, frame: Frame) -> None:
+        """Send one binary frame."""
+        try:
+            await self._socket.send(frames.encode(frame))
+        except ConnectionClosed as error:
+            raise _ended(error) from None
+
+    async def receive(self) -> Incoming:
+        """The next message; a `ProviderError` of the kind `malformed` may be one message, or the end (`alive`)."""
+        while True:
+            try:
+                data = await self._socket.recv()
+            except ConnectionClosed as error:
+                raise _ended(error) from None
+            if isinstance(data, str):
+                return messages.parse(data)
+            try:
+                whole = self._assembly.feed(frames.decode(data))
+            except FrameError as error:
+                raise ProviderError(
+                    "malformed", f"it sent a binary frame that is not right: {error}"
+                ) from None
+            if whole is not None:
+                return _media(whole)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it is not at its end."""
+        return self._socket.state is State.OPEN
+
+    async def close(self) -> None:
+        """Say goodbye, a second at most."""
+        await self._socket.close()
+
+
+def _media(frame: Frame) -> MediaChunk:
+    rate, channels = frame.metadata.get("sample_rate"), frame.metadata.get("channels")
+    return MediaChunk(
+        frame.media_id.rstrip(b"\0").decode("utf-8", "replace"),
+        None if frame.flags & frames.CHUNKED else frame.sequence,
+        frame.last,
+        frame.payload,
+        str(frame.metadata.get("mime_type") or "audio/pcm"),
+        rate if isinstance(rate, int) else None,
+        channels if isinstance(channels, int) else 1,
+    )
+
+
+def _ended(error: ConnectionClosed) -> ProviderError:
+    if error.rcvd is None and error.sent is not None and error.sent.code not in (1000, 1011):
+        # It was this side that had enough.
+        why = error.sent.reason or error.sent.code
+        return ProviderError("malformed", f"the connection was given up: {why}")
+    code, reason = (1006, "") if error.rcvd is None else (error.rcvd.code, error.rcvd.reason)
+    return messages.closed(code, reason)
+
+
+def _refusal(error: InvalidStatus) -> ProviderError:
+    status = error.response.status_code
+    if 300 <= status < 400:
+        return ProviderError("version", f"it sends elsewhere (HTTP status {status})")
+    said = (error.response.body or b"")[:4000].decode("utf-8", "replace").strip()
+    try:
+        told = json.loads(said)
+        said = str(told.get("message") or told.get("error") or "") if isinstance(told, dict) else said
+    except ValueError:
+        if said.startswith("<"):
+            said = ""
+    wait = error.response.headers.get("Retry-After", "")
+    return messages.refused(status, said, float(wait) if wait.isdecimal() else None)

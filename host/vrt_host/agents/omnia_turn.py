@@ -1,0 +1,131 @@
+"""What the parts of an Omnia dialogue share: turns, messages, answers; and what they need of the agent around them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from vrt_host.agents.base import AgentEvent
+from vrt_host.agents.omnia_files import File
+from vrt_host.agents.omnia_messages import Failure, Message
+from vrt_host.agents.provider import ProviderError
+
+
+class Timer(Protocol):
+    """What is due later."""
+
+    def cancel(self) -> None:
+        """It is not due any more."""
+
+
+class Outlet(Protocol):
+    """What the dialogue needs of its agent. All but `say` is at once."""
+
+    def emit(self, event: AgentEvent) -> None:
+        """Tell the port."""
+
+    def say(self, event: AgentEvent) -> None:
+        """Tell the port in its order, behind audio that waits there."""
+
+    def hush(self) -> None:
+        """Forget what was not said yet."""
+
+    def send(self, message: Message) -> None:
+        """Tell the facade, if there is a connection."""
+
+    def cut(self) -> None:
+        """Make the connection anew: there is no other way to stop an answer."""
+
+    def later(self, seconds: float, callback: Callable[[], None]) -> Timer:
+        """Call back after so long."""
+
+    def upload(self, files: Sequence[File]) -> None:
+        """Put the files where the facade wants them; `Sender.uploaded` goes on, or `lost`."""
+
+    def report(self, failure: Failure | ProviderError, turn: str | None) -> None:
+        """Tell the log and the device what is wrong; the turn, if it is named, ends with that."""
+
+    def deaf(self, seconds: float) -> None:
+        """The audio session is over; no other one begins for so long."""
+
+    def expired(self, error: ProviderError) -> None:
+        """The connection's credential is of no use any more."""
+
+
+class Alarm:
+    """One timer, set anew or not set."""
+
+    def __init__(self, outlet: Outlet, seconds: float, ring: Callable[[], None]) -> None:
+        self._outlet, self._seconds, self._ring = outlet, seconds, ring
+        self._timer: Timer | None = None
+
+    @property
+    def is_set(self) -> bool:
+        """Whether it will ring."""
+        return self._timer is not None
+
+    def set(self) -> None:
+        """Ring in so long from now, and not before."""
+        self.stop()
+        self._timer = self._outlet.later(self._seconds, self._rings)
+
+    def stop(self) -> None:
+        """Do not ring."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _rings(self) -> None:
+        self._timer = None
+        self._ring()
+
+
+@dataclass(slots=True, eq=False)
+class Turn:
+    """A turn of the port."""
+
+    key: str
+    typed: bool
+    ended: bool = False
+    out: bool = False
+    """The agent has said or done something in it."""
+    heard: str = ""
+    heard_out: bool = False
+    item: str | None = None
+    media: str = ""
+    """The medium that `item` plays."""
+    wrote: bool = False
+    calls: set[str] = field(default_factory=set)
+    overdue: bool = False
+    """A call was not answered in time, for which the host ends the turn. The answer to that belongs to another one."""
+    files: list[File] = field(default_factory=list)
+    """Of results: they go out with a message of their own, once the facade listens again."""
+    notes: list[str] = field(default_factory=list)
+    """Results that the facade could not be told on their own way."""
+
+
+@dataclass(slots=True, eq=False)
+class Said:
+    """A message of the user's, on its way."""
+
+    turn: Turn
+    texts: list[str]
+    files: list[File] = field(default_factory=list)
+    media: list[Message] = field(default_factory=list)
+    ready: bool = False
+    """What is told along with it is in it."""
+    tries: int = 0
+    fresh: bool = False
+    """It was refused by an expired session once, and goes into a new one."""
+
+
+@dataclass(slots=True, eq=False)
+class Reply:
+    """The answer in flight. Nobody hears it when its turn is not the dialogue's."""
+
+    turn: Turn | None
+    said: Said | None = None
+    """The message that it answers; None: the user spoke, or nobody did."""
+    text: str = ""
+    flowing: bool = False
