@@ -33,15 +33,20 @@ class Stage:
 
     def __init__(self, *, transcribed=False):
         self.events, self._sent, self.told, self.noted, self.timers = [], [], [], [], []
+        self.lines = []
         self.dialogue = Dialogue(
             self.events.append,
             ToolNames(TOOLS),
             PCMU,
             later=lambda seconds, work: self.timers.append(work),
-            told=lambda error, turn: self.told.append((error.kind, turn)),
+            told=self.tell,
             noted=lambda error: self.noted.append(error.said),
         )
         self.dialogue.ready(self._sent.append, transcribed=transcribed)
+
+    def tell(self, error, turn):
+        self.told.append((error.kind, turn))
+        self.lines.append(error.line("openai"))
 
     def sent(self, *kinds):
         """The messages since the last time, of these kinds if some are given."""
@@ -226,6 +231,12 @@ def test_turn_waits_for_the_text_of_what_was_said_but_not_for_ever():
     stage.done("r2")
     stage.timers[-1]()
     assert len(stage.all(TurnEnd)) == 2
+
+
+def test_nobody_is_told_that_an_answer_that_failed_is_tried_again(answering):
+    error = {"type": "server_error", "message": "Sorry."}
+    answering.done(status="failed", status_details={"type": "failed", "error": error})
+    assert answering.lines == ["openai: Sorry; say it again"]
 
 
 @pytest.mark.parametrize("code", [None, "rate_limit_exceeded"])

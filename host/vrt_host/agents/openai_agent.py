@@ -45,7 +45,8 @@ class OpenAIBase(Agent):
         try:
             await self._keeper.open()
         except ProviderError as error:
-            self._note(error)
+            if error.kind == "gone":
+                error.advice = "try again in a while"  # nobody does it here
             raise AgentStartError(error.line(self.name, [self._key])) from None
 
     @abstractmethod

@@ -218,7 +218,7 @@ class Backend:
         if turn is not None:
             if event["type"] in ("response.failed", "error") and not turn.dead:
                 turn.dead = True
-                self._told(from_error(error or "the backend's response failed"), turn.key)
+                self._told(from_error(error or "the backend's response failed", of_answer=True), turn.key)
             elif (
                 turn.calls
                 and all(call.done for call in turn.calls.values())

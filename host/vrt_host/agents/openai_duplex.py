@@ -32,7 +32,7 @@ from vrt_host.agents.base import (
 )
 from vrt_host.agents.model_tools import ToolNames
 from vrt_host.agents.openai_backend import Backend
-from vrt_host.agents.openai_errors import from_error
+from vrt_host.agents.openai_errors import AGAIN, from_error
 from vrt_host.agents.openai_history import Entry, History, Said, data_message, heard_part
 from vrt_host.agents.openai_jitter import Jitter
 from vrt_host.agents.openai_responses import Item, Message, ModelCall, prune
@@ -58,7 +58,6 @@ _CHUNK, _CHUNK_ASCII = 300, 1000
 """Characters of one appended message; the protocol takes 500 tokens."""
 _OPENING_BYTES = 16_000
 """What a session begins with: the protocol takes 128 messages and 8,192 tokens."""
-_AGAIN = "say it again"
 _STOPPED = "The user has stopped you: nothing of what you are saying is heard any more. Do not go on with it by yourself."
 
 
@@ -279,11 +278,11 @@ class Duplex:
         waited = now - turn.since
         if self._send is None:
             if waited > _STALE_S:
-                self._fail(turn, ProviderError("gone", "the server cannot be reached", advice=_AGAIN))
+                self._fail(turn, ProviderError("gone", "the server cannot be reached", advice=AGAIN))
         elif self._backend.busy(turn):
             if waited > _WORK_S:
                 self._backend.give_up()
-                self._fail(turn, ProviderError("gone", "the server does not answer", advice=_AGAIN))
+                self._fail(turn, ProviderError("gone", "the server does not answer", advice=AGAIN))
         elif waited > turn.patience_s:
             self._end(turn)
 
@@ -419,7 +418,7 @@ class Duplex:
         error = event.get("error")
         error = error if isinstance(error, Mapping) else {"message": error or event.get("message")}
         about = str(error.get("client_event_id") or event.get("client_event_id") or "")
-        fault, refused = from_error(error), self._backend.refused(about)
+        fault, refused = from_error(error, of_answer=True), self._backend.refused(about)
         turn = (
             self._alive()
             if refused is None and fault.retried

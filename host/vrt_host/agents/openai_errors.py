@@ -7,7 +7,13 @@ import ssl
 from collections.abc import Mapping
 from typing import Any
 
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidProxy, InvalidStatus
+from websockets.exceptions import (
+    ConnectionClosed,
+    InvalidHandshake,
+    InvalidMessage,
+    InvalidProxy,
+    InvalidStatus,
+)
 
 from vrt_host.agents.provider import Kind, ProviderError
 
@@ -66,6 +72,8 @@ _AUDIO = ("audio", "voice", "format", "speed", "turn_detection")
 _STATUS: dict[int, Kind] = {401: "key", 403: "key", 404: "version", 408: "rate", 429: "rate"}
 _STATUS |= dict.fromkeys((500, 502, 503, 504), "unreachable")
 _NOT_FOUND = "check base_url and model"
+_SCHEME = "check base_url (http or https?) and the network"
+AGAIN = "say it again"
 
 
 def code_of(error: Mapping[str, Any]) -> str:
@@ -88,12 +96,13 @@ def kind_of(error: Mapping[str, Any]) -> Kind:
     return _KINDS.get(code) or _KINDS.get(type_) or _STATUS.get(number) or "refused"
 
 
-def from_error(error: object) -> ProviderError:
-    """The `error` of an `error` event, of a failed response, or of a refused request."""
+def from_error(error: object, *, of_answer: bool = False) -> ProviderError:
+    """The `error` of an `error` event, of a failed response (`of_answer`, which nobody tries again), or of a refused request."""
     if not isinstance(error, Mapping):
         return ProviderError("refused", str(error)[:1000])
     said = str(error.get("message") or error.get("code") or error.get("type") or "an error without words")
-    return ProviderError(kind_of(error), said)
+    kind = kind_of(error)
+    return ProviderError(kind, said, advice=AGAIN if of_answer and kind == "gone" else None)
 
 
 def from_close(error: ConnectionClosed) -> ProviderError:
@@ -110,15 +119,22 @@ def from_connect(error: Exception, timeout_s: float) -> ProviderError:
         return _from_status(error)
     if isinstance(error, ConnectionClosed):
         return from_close(error)
-    if isinstance(error, InvalidProxy | InvalidHandshake):
-        return ProviderError("version", f"the server does not speak WebSocket there: {error}")
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return ProviderError(
-            "unreachable", f"the server's certificate is not trusted: {error.verify_message}"
-        )
-    if isinstance(error, TimeoutError):
-        return ProviderError("unreachable", f"the server did not answer within {timeout_s:g} s")
-    return ProviderError("unreachable", f"the server cannot be reached: {error}")
+    kind: Kind = "unreachable"
+    advice = None
+    hung_up = isinstance(error, InvalidMessage) and isinstance(error.__cause__, EOFError)
+    if hung_up or isinstance(error, ConnectionResetError):
+        said, advice = "the server hung up before it answered", _SCHEME
+    elif isinstance(error, InvalidProxy | InvalidHandshake):
+        kind, said = "version", f"the server does not speak WebSocket there: {error}"
+    elif isinstance(error, ssl.SSLCertVerificationError):
+        said = f"the server's certificate is not trusted: {error.verify_message}"
+    elif isinstance(error, ssl.SSLError):
+        said, advice = f"the server does not speak TLS there: {error}", _SCHEME
+    elif isinstance(error, TimeoutError):
+        said = f"the server did not answer within {timeout_s:g} s"
+    else:
+        said = f"the server cannot be reached: {str(error) or type(error).__name__}"
+    return ProviderError(kind, said, advice=advice)
 
 
 def _from_status(error: InvalidStatus) -> ProviderError:

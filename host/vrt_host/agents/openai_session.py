@@ -33,7 +33,7 @@ from vrt_host.agents.base import (
 from vrt_host.agents.model_tools import ToolNames
 from vrt_host.agents.openai_calls import ModelCalls
 from vrt_host.agents.openai_conversation import Conversation
-from vrt_host.agents.openai_errors import BUSY, NOT_ACTIVE, code_of, from_error
+from vrt_host.agents.openai_errors import AGAIN, BUSY, NOT_ACTIVE, code_of, from_error
 from vrt_host.agents.openai_history import Said, sound
 from vrt_host.agents.openai_responses import (
     LATE,
@@ -203,7 +203,7 @@ class Dialogue:
             why = "does not answer" if responses.send is not None else "cannot be reached"
             responses.forget(turn)
             if not turn.dead:
-                self._fail(turn, error or ProviderError("gone", f"the server {why}", advice="say it again"))
+                self._fail(turn, error or ProviderError("gone", f"the server {why}", advice=AGAIN))
 
     def user_text(self, text: str) -> None:
         """The user typed."""
@@ -424,7 +424,7 @@ class Dialogue:
         for item in turn.items.values():
             self._end_item(turn, item)
         if status == "failed" and not turn.dead:
-            self._fail(turn, from_error(details.get("error") or "the response failed"))
+            self._fail(turn, from_error(details.get("error") or "the response failed", of_answer=True))
             return
         if status == "incomplete" and not turn.dead:
             words = f"the answer is incomplete: {details.get('reason') or 'the server does not say why'}"
@@ -440,7 +440,8 @@ class Dialogue:
     def _on_error(self, event: Mapping[str, Any]) -> None:
         error = event.get("error")
         error = error if isinstance(error, Mapping) else {"message": error or event.get("message")}
-        about, code, fault = str(error.get("event_id") or ""), code_of(error), from_error(error)
+        about, code = str(error.get("event_id") or ""), code_of(error)
+        fault = from_error(error, of_answer=True)
         turn, owed = self._responses.refused(about, code), self._owed()
         if turn is not None and not turn.dead:
             self._fail(turn, fault)
