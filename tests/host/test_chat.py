@@ -300,7 +300,7 @@ async def test_voice_that_fails_leaves_the_answer_as_text(stage):
     assert port.written() == "First this. Then that. "
     (error,) = port.of(AgentError)
     assert error.recoverable
-    assert error.message.startswith("chat: Incorrect API key provided")
+    assert error.message.startswith("chat: the voice: Incorrect API key provided; ")
 
 
 async def test_keys_of_other_servers_are_not_the_models(stage):

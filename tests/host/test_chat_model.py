@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from vrt_host.agents.base import Tool, ToolResult
 from vrt_host.agents.chat_history import LABEL, CallMade, History, output
 from vrt_host.agents.chat_model import Done, Reader, Said, Writes, declarations
-from vrt_host.agents.chat_text import Clauses, Thinking, spoken
+from vrt_host.agents.chat_text import Clauses, Thinking, heard, spoken
 from vrt_host.agents.model_tools import ToolNames
 from vrt_host.agents.provider import ProviderError
 
@@ -207,6 +207,21 @@ def test_clauses(text, expected):
 @given(st.text(alphabet="ab .,!?\n", max_size=400), st.integers(1, 50))
 def test_clauses_joined_are_the_text(text, size):
     assert "".join(clauses(text, size)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[BLANK_AUDIO]", ""),
+        (" (wind blowing) [MUSIC] ", ""),
+        ("...", ""),
+        ("", ""),
+        (" Lock it. ", "Lock it."),
+        ("(laughs) Lock it.", "(laughs) Lock it."),
+    ],
+)
+def test_sound_without_words_was_nothing(text, words):
+    assert heard(text) == words
 
 
 def test_clause_never_grows_without_end():

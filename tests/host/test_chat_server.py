@@ -147,7 +147,7 @@ async def test_server_that_never_answers_is_asked_once(monkeypatch):
     async with answering(None) as (url, requests), asked(url, timeout_s=0.2) as port:
         await port.until(lambda: port.all(AgentError))
         [error] = port.all(AgentError)
-        assert "did not answer in time" in error.message
+        assert f"chat: {url}/chat/completions did not answer in time; check the address" in error.message
         assert error.recoverable
         assert len(requests) == 1
 

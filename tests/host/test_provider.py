@@ -30,6 +30,11 @@ def test_secret_is_never_shown(said):
         assert SECRET[:8] not in text
 
 
+def test_short_secret_is_not_taken_out_of_words():
+    error = ProviderError("key", "Not known: the key k, or test_keys.")
+    assert error.line("chat", ["k", "test"]).startswith("chat: Not known: the key ***, or test_keys;")
+
+
 def test_error_without_words_says_its_kind():
     assert ProviderError("gone", "").line("chat") == "chat: gone; it is tried again"
 

@@ -41,6 +41,7 @@ from vrt_host.agents.chat_history import Answer, CallMade, History, output
 from vrt_host.agents.chat_model import Busy, ChatModel, Done, Said, Wanted, Writes
 from vrt_host.agents.chat_mouth import Mouth
 from vrt_host.agents.chat_options import Options
+from vrt_host.agents.chat_text import heard
 from vrt_host.agents.model_tools import ToolNames
 from vrt_host.agents.options import shown
 from vrt_host.agents.provider import Backoff, ProviderError
@@ -227,7 +228,7 @@ class ChatAgent(Agent):
     async def _answer_speech(self, turn: _Turn | None, utterance: parts.Utterance) -> None:
         try:
             async with self._recognising:  # one after the other: what was said first is asked first
-                text = await utterance.text()
+                text = heard(await utterance.text())
         except ProviderError as error:
             if turn is None or turn.key in self._turns:
                 self._fail(turn, error)

@@ -20,6 +20,15 @@ _HEAD = re.compile(r"^\s*(?:[#>]+|[-*+•])\s+", re.MULTILINE)
 _MARKS = re.compile(r"\*+|`+|~~|(?<!\w)_+|_+(?!\w)")
 
 
+_NO_WORDS = re.compile(r"(?:\[[^\]]*\]|\([^)]*\)|[\s.…*♪])*")
+"""What recognisers write for a sound that is no speech: `[BLANK_AUDIO]`, `(wind)`, `...`."""
+
+
+def heard(text: str) -> str:
+    """What the user said, by a recogniser's text; empty when that has no words."""
+    return "" if _NO_WORDS.fullmatch(text) else text.strip()
+
+
 class Thinking:
     """Takes out what a model puts between `<think>` and `</think>` at the beginning of its answer."""
 

@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Self
+from urllib.parse import urlsplit
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import (
@@ -80,7 +81,8 @@ class Link:
         except (InvalidHandshake, InvalidURI) as error:
             raise ProviderError("version", f"it is no WebSocket server of this kind: {error}") from None
         except OSError as error:
-            raise ProviderError("unreachable", error.strerror or str(error)) from None
+            why = error.strerror or str(error)
+            raise ProviderError("unreachable", f"{urlsplit(url).netloc} cannot be reached ({why})") from None
 
     async def _set_up(self, first: Sequence[Frame]) -> list[messages.Incoming]:
         came: list[messages.Incoming] = []

@@ -7,6 +7,7 @@ whether the device may hope (`error.recoverable`, vRT §9).
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterable
 from typing import Literal
 
@@ -48,6 +49,7 @@ RETRIED: frozenset[Kind] = frozenset({"rate", "unreachable", "gone"})
 """What trying again can help."""
 
 _SAID = 300
+_SHORT = 8
 _FIRST_S, _LONGEST_S = 0.5, 30.0
 
 
@@ -78,7 +80,9 @@ class ProviderError(VrtError):
         """One line: the adapter, what the provider said without any of `secrets`, and what to do."""
         said = " ".join("".join(c if c.isprintable() else " " for c in self.said).split())
         for secret in secrets:
-            if secret:
+            if len(secret) < _SHORT:  # which is part of other words, too
+                said = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", "***", said) if secret else said
+            else:
                 said = said.replace(secret, "***")
         if len(said) > _SAID:
             said = said[:_SAID] + "..."

@@ -52,18 +52,26 @@ def client(base_url: str, key: str, timeout_s: float) -> AsyncOpenAI:
 _TAGS = re.compile(r"<(style|script|title)\b.*?</\1>|<[^>]*>", re.DOTALL | re.IGNORECASE)
 
 
-def problem(error: Exception) -> ProviderError:
-    """What one of `FAILURES` means."""
+def problem(error: Exception, part: str = "") -> ProviderError:
+    """What one of `FAILURES` means; `part` says which of an agent's servers it was, where there are several."""
+    found = _problem(error)
+    if part:
+        said = f"{part}: {found.said}"
+        return ProviderError(found.kind, said, advice=found.advice, retry_after_s=found.retry_after_s)
+    return found
+
+
+def _problem(error: Exception) -> ProviderError:
     if isinstance(error, openai.APIStatusError):
         retry = error.response.headers.get("retry-after", "")
         after = float(retry) if retry.replace(".", "", 1).isdigit() else None
         return refusal(error.status_code, error.body, after)
     if isinstance(error, (openai.APITimeoutError, httpx2.TimeoutException)):
-        return ProviderError("unreachable", "it did not answer in time")
+        return ProviderError("unreachable", f"{_address(error)} did not answer in time")
     if isinstance(error, (openai.APIConnectionError, httpx2.ConnectError)):
         cause = error.__cause__ or error
         if isinstance(cause, (httpx2.ConnectError, httpx2.ConnectTimeout)):
-            return ProviderError("unreachable", f"it cannot be reached ({cause})")
+            return ProviderError("unreachable", f"{_address(error)} cannot be reached ({cause})")
         return ProviderError(
             "gone", f"the connection broke ({cause or type(cause).__name__})", advice=ASK_AGAIN
         )
@@ -71,6 +79,14 @@ def problem(error: Exception) -> ProviderError:
         said = f"the connection broke ({str(error) or type(error).__name__})"
         return ProviderError("gone", said, advice=ASK_AGAIN)
     return ProviderError("malformed", str(error) or type(error).__name__)
+
+
+def _address(error: Exception) -> str:
+    """Of the server; no key is ever in it."""
+    try:
+        return str(error.request.url)  # type: ignore[attr-defined]
+    except (AttributeError, RuntimeError):
+        return "it"
 
 
 def refusal(status: int, body: object, retry_after_s: float | None = None) -> ProviderError:
@@ -146,10 +162,10 @@ class Transcriptions:
                 **({"language": self._language} if self._language else {}),  # type: ignore[call-overload]
             )
         except FAILURES as error:
-            raise problem(error) from error
-        text = getattr(answer, "text", None)
+            raise problem(error, "the recogniser") from error
+        text = answer if isinstance(answer, str) else getattr(answer, "text", None)
         if not isinstance(text, str):
-            raise ProviderError("malformed", "the transcription has no text")
+            raise ProviderError("malformed", "the recogniser: a transcription has no text")
         return text.strip()
 
 
@@ -180,7 +196,7 @@ class SpeechEndpoint:
                     if chunk:
                         yield rate, codec.decode(chunk)
         except FAILURES as error:
-            raise problem(error) from error
+            raise problem(error, "the voice") from error
         if head:
             yield rate, codec.decode(head)
 
@@ -193,17 +209,17 @@ def _begun(data: bytes) -> tuple[int, bytes] | None:
     if len(data) < 12:
         return None
     if data[:4] in (b"OggS", b"fLaC") or data[:3] == b"ID3" or (data[0] == 0xFF and data[1] & 0xE6 == 0xE2):
-        raise ProviderError("format", "the speech is not 16-bit PCM, which was asked for")
+        raise ProviderError("format", "the voice: it is not 16-bit PCM, which was asked for")
     if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
         return _SPEECH_RATE, data
     place = data.find(b"data", 12)
     if place < 0 or len(data) < place + 8:
         if len(data) > _HEADER_BYTES:
-            raise ProviderError("format", "the WAV file has no samples")
+            raise ProviderError("format", "the voice: a WAV file has no samples")
         return None
     shape = data.find(b"fmt ", 12)
     kind, channels = (int.from_bytes(data[shape + at : shape + at + 2], "little") for at in (8, 10))
     bits = int.from_bytes(data[shape + 22 : shape + 24], "little")
     if shape < 0 or channels != 1 or bits != 16 or kind not in (1, 0xFFFE):
-        raise ProviderError("format", "the WAV file is not 16-bit mono PCM")
+        raise ProviderError("format", "the voice: a WAV file is not 16-bit mono PCM")
     return int.from_bytes(data[shape + 12 : shape + 16], "little"), data[place + 8 :]
