@@ -10,7 +10,6 @@ from jsonschema import Draft202012Validator
 from peers import vectors
 
 SECTION = re.compile(r"(page|code): \S")
-READY = [name for name in vectors.NAMES if (vectors.FOLDER / name / "valid.json").is_file()]
 
 # What the pages name, message by message; facts of the public code, where the page is silent, stand after the bar.
 MEMBERS = {
@@ -59,6 +58,25 @@ MEMBERS = {
         "frame": "flags message_type sequence media_id metadata payload"
         " session_id mime_type total_chunks sample_rate channels codec",
     },
+    "fish": {
+        "client_tool.call": "callId toolName params expectsResponse",
+        "tool.started": "callId toolName toolSource input inputTruncated | nodeId",
+        "tool.completed": "callId toolName toolSource output outputTruncated | nodeId",
+        "tool.failed": "callId toolName toolSource error | nodeId",
+        "error": "code",
+        "session.ended": "| reason",
+        "user.message": "text audio",
+        "user.activity": "",
+        "user.interrupt": "",
+        "user.hangup": "",
+        "client_tool.result": "callId result isError",
+        "session_request": "agent_id tool_events | name timezone client_timezone world_context overrides first_message"
+        " first_message_prompt system_prompt voice_id language dynamic_variables end_user_id metadata",
+        "session": "session_id expires_at max_duration_seconds transport livekit_url token",
+        "session_error": "| message error code",
+        "transcription": "lk.segment_id lk.transcription_final | sender attributes chunks trailer",
+        "agent_state": "lk.agent.state",
+    },
 }
 ENVELOPE = {"aitp": "id type timestamp payload"}
 """What all messages have."""
@@ -106,7 +124,7 @@ def broken(name, part, message):
         yield id(error.schema), error.validator, missing
 
 
-@pytest.mark.parametrize("name", READY)
+@pytest.mark.parametrize("name", vectors.NAMES)
 def test_schema_is_one_and_cites_sections(name):
     schema = vectors.load(name).schema
     Draft202012Validator.check_schema(schema)
@@ -129,17 +147,17 @@ def found(name, case):
     return vectors.errors(name, judged_as(case), vectors.frame(case))
 
 
-@pytest.mark.parametrize("name", READY)
+@pytest.mark.parametrize("name", vectors.NAMES)
 def test_valid_vectors_pass(name):
     assert {case["id"]: found(name, case) for case in vectors.load(name).valid if found(name, case)} == {}
 
 
-@pytest.mark.parametrize("name", READY)
+@pytest.mark.parametrize("name", vectors.NAMES)
 def test_invalid_vectors_fail(name):
     assert [case["id"] for case in vectors.load(name).invalid if not found(name, case)] == []
 
 
-@pytest.mark.parametrize("name", READY)
+@pytest.mark.parametrize("name", vectors.NAMES)
 def test_invalid_message_breaks_one_rule(name):
     """So a receiver that refuses it refuses it for the reason that is told."""
     for case, part, message in unfit(name):
@@ -147,14 +165,14 @@ def test_invalid_message_breaks_one_rule(name):
         assert len(found or vectors.beyond(name, message)) == 1, case["id"]
 
 
-@pytest.mark.parametrize("name", READY)
+@pytest.mark.parametrize("name", vectors.NAMES)
 def test_every_rule_is_broken_by_a_vector(name):
     loaded = vectors.load(name)
     hit = {rule for _, part, message in unfit(name) for rule in broken(name, part, message)}
     assert [path for rule, path in rules(loaded.schema) if rule not in hit] == []
 
 
-@pytest.mark.parametrize("name", READY)
+@pytest.mark.parametrize("name", vectors.NAMES)
 def test_every_member_of_the_page_is_in_the_schema_and_in_a_valid_vector(name):
     loaded = vectors.load(name)
     seen = defaultdict(set)
@@ -184,7 +202,7 @@ def test_binary_vectors_are_as_they_are_decoded():
         assert (data == again) == ("trailing" not in case["id"]), case["id"]
 
 
-@pytest.mark.parametrize("name", READY)
+@pytest.mark.parametrize("name", vectors.NAMES)
 def test_vectors_are_well_formed(name):
     loaded = vectors.load(name)
     for kind in ("valid", "invalid"):
@@ -198,7 +216,7 @@ def test_vectors_are_well_formed(name):
             assert case.get("receiver", "accepts") in ("accepts", "ignores", "answers"), case["id"]
 
 
-FLOWS = [(name, flow) for name in READY for flow in vectors.load(name).flows]
+FLOWS = [(name, flow) for name in vectors.NAMES for flow in vectors.load(name).flows]
 
 
 @pytest.mark.parametrize(("name", "flow"), FLOWS)
@@ -212,6 +230,8 @@ def test_flow_is_valid(name, flow):
     for step in flow["steps"]:
         if "wait_ms" in step:
             assert step.keys() == {"wait_ms"}
+        elif step.keys() in ({"join"}, {"leave"}):
+            assert set(step.values()) <= {"client", "server"}
         elif "http" in step:
             assert set(vectors.fill(step["http"], bound)) == {"method", "url", "headers", "status"}
         elif "close" in step:

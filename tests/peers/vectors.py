@@ -142,7 +142,22 @@ def beyond(name, message):
         found["declare has more than 16 KiB"] = _size(message.get("declare", {})) > 16_384
     if name == "omnia" and "message_type" in message and "chunked" in message["flags"]:
         found["sequence is beyond total_chunks"] = message["sequence"] >= message["metadata"]["total_chunks"]
+    if name == "fish" and message.get("type") == "client_tool.result":
+        found["a result has more than 60,000 bytes"] = _size(message) > 60_000
+    if name == "fish" and message.get("type") in ("tool.started", "tool.completed"):
+        member = "input" if message["type"] == "tool.started" else "output"
+        found[f"{member} is no JSON"] = not message.get(f"{member}Truncated") and not _is_json(
+            message[member]
+        )
     return [words for words, so in found.items() if so]
+
+
+def _is_json(text):
+    try:
+        parse(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 # --- Omnia's binary frames (page, "Binary frame structure")
