@@ -5,6 +5,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from vrt_host.agents import chat_model
 from vrt_host.agents.base import Tool, ToolResult
 from vrt_host.agents.chat_history import LABEL, CallMade, History, output
 from vrt_host.agents.chat_model import Done, Reader, Said, Writes, declarations
@@ -151,6 +152,20 @@ def test_error_in_the_stream_is_the_servers_word():
     with pytest.raises(ProviderError) as caught:
         read('data: {"error": {"message": "Rate limit reached", "code": "rate_limit_exceeded"}}')
     assert (caught.value.kind, caught.value.said) == ("rate", "Rate limit reached")
+
+
+def test_line_without_an_end_is_left_out():
+    reader = Reader(NAMES)
+    parts = reader.feed(b"data: {")
+    for _ in range(40):
+        parts += reader.feed(b"x" * (chat_model._LINE_BYTES // 16))
+        assert len(reader._rest) <= chat_model._LINE_BYTES + 7
+    parts += reader.feed(b"\n" + chunk({"content": "Hello."}, "stop").encode() + b"\n")
+    assert "".join(part.text for part in [*parts, *reader.end()] if isinstance(part, Said)) == "Hello."
+    assert reader.broken
+    reader.feed(chunk(call(0, "a", "lock", "{}")).encode() + b"\n")
+    with pytest.raises(ProviderError):
+        reader.end()
 
 
 def test_too_many_calls_are_refused():

@@ -222,6 +222,14 @@ async def test_audio_waits_for_the_next_connection_and_is_bounded(peer, monkeypa
         assert errors[0].recoverable
 
 
+async def test_messages_that_wait_for_a_connection_are_bounded(caplog):
+    agent = GeminiLive(Options(api_key=SecretStr(KEY)))
+    for number in range(gemini_live._FRAMES + 2):
+        agent.send({"number": number})
+    assert [frame["number"] for frame in agent._frames] == [*range(2, gemini_live._FRAMES + 2)]
+    assert "the oldest is dropped" in caplog.text
+
+
 async def test_result_waits_for_the_next_connection(peer):
     async with talking(peer) as (agent, port):
         await peer.respond([{"call": "lock"}])

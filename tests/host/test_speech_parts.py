@@ -8,9 +8,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from peers.process import PeerProcess
+from vrt_host.agents import chat_ears
+from vrt_host.agents.base import PCMU
+from vrt_host.agents.chat_ears import Ears
 from vrt_host.agents.provider import ProviderError
 from vrt_host.errors import UsageError
-from vrt_host.speech import parts, tts
+from vrt_host.speech import parts, tts, wyoming
 from vrt_host.speech.loudness import Loudness
 from vrt_host.speech.resample import resample
 from vrt_host.speech.segments import Began, Ended, Segments, Spoke
@@ -80,6 +83,17 @@ async def test_wyoming_utterance_that_is_of_no_use_ends_its_connection():
         utterance.cancel()
         await peer.seen("closed")
         assert peer.count("committed") == 0
+
+
+async def test_wyoming_server_that_takes_nothing_is_not_waited_for_without_bound(caplog):
+    with socket.create_server(("127.0.0.1", 0)) as server:  # it never accepts
+        there = SimpleNamespace(port=server.getsockname()[1])
+        utterance = recogniser(there, "wyoming").utterance()
+        for _ in range(wyoming._WAITING + 5):  # without giving it a moment
+            utterance.feed(WORDS[:512])
+        assert utterance._waiting.qsize() == wyoming._WAITING
+        assert caplog.text.count("some of it is dropped") == 1
+        utterance.cancel()
 
 
 async def test_wyoming_voice_speaks_at_its_own_rate():
@@ -215,6 +229,17 @@ def test_utterance_ends_when_the_audio_does():
     segments, _ = cut((1, 0.0), (0.5, 0.2))
     assert [type(one) for one in segments.stall()] == [Ended]
     assert segments.stall() == []
+
+
+async def test_audio_that_no_detector_takes_is_bounded(caplog):
+    segments = Segments(Loudness(), silence_ms=300, longest_ms=3000)
+    ears = Ears(PCMU, segments, parts.Recogniser(list), began=list, ended=list)
+    for number in range(chat_ears._QUEUED_FRAMES + 10):
+        ears.hear(number.to_bytes(2, "big"))
+    assert [int.from_bytes(frame, "big") for frame in ears._frames] == [
+        *range(10, chat_ears._QUEUED_FRAMES + 10)
+    ]
+    assert caplog.text.count("slower than speech") == 1
 
 
 def test_loudness_gets_used_to_a_noise():

@@ -53,7 +53,9 @@ class Ears:
         if len(self._frames) >= _QUEUED_FRAMES:
             self._frames.popleft()
             if not self._dropped:
-                log.warning("voice activity detection is slower than speech: the user's audio is dropped")
+                log.warning(
+                    "chat: voice activity detection is slower than speech; the user's oldest audio is dropped"
+                )
             self._dropped = True
         self._frames.append(payload)
         self._news.set()

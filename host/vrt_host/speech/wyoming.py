@@ -30,34 +30,34 @@ class Wyoming:
     """One server; `domain` is `asr` or `tts`."""
 
     def __init__(self, url: str, domain: str, timeout_s: float) -> None:
-        self._url = url
+        self.url = url
         self._domain = domain
         self._timeout_s = timeout_s
 
     @contextlib.asynccontextmanager
     async def connected(self) -> AsyncIterator[AsyncClient]:
         """A connection; whatever breaks it becomes a `ProviderError`."""
-        client = AsyncClient.from_uri(self._url, _CONNECT_S, self._timeout_s)
+        client = AsyncClient.from_uri(self.url, _CONNECT_S, self._timeout_s)
         try:
             await client.connect()
         except TimeoutError:
-            raise ProviderError("unreachable", f"{self._url} did not answer in time") from None
+            raise ProviderError("unreachable", f"{self.url} did not answer in time") from None
         except OSError as error:
             raise ProviderError(
-                "unreachable", f"{self._url} cannot be reached ({error.strerror or error})"
+                "unreachable", f"{self.url} cannot be reached ({error.strerror or error})"
             ) from error
         try:
             yield client
         except TimeoutError:
-            raise ProviderError("unreachable", f"{self._url} did not answer in time") from None
+            raise ProviderError("unreachable", f"{self.url} did not answer in time") from None
         except (OSError, asyncio.IncompleteReadError) as error:
-            raise ProviderError("gone", f"the connection to {self._url} broke") from error
+            raise ProviderError("gone", f"the connection to {self.url} broke") from error
         except (
             KeyError,
             TypeError,
             AttributeError,
         ) as error:  # what the package finds in an event that is none
-            raise ProviderError("malformed", f"{self._url} sent an event that is none") from error
+            raise ProviderError("malformed", f"{self.url} sent an event that is none") from error
         finally:
             with contextlib.suppress(OSError):
                 await client.disconnect()
@@ -72,17 +72,17 @@ class Wyoming:
         if not any(isinstance(one, dict) and one.get("installed", True) for one in programs):
             use = {"asr": "recognise", "tts": "synthesise"}[self._domain]
             raise ProviderError(
-                "version", f"the server at {self._url} does not {use} speech", advice="check the address"
+                "version", f"the server at {self.url} does not {use} speech", advice="check the address"
             )
 
     async def read(self, client: AsyncClient) -> Event:
         """The next event; raises `ProviderError` for an error, and when there is none."""
         event = await client.read_event()
         if event is None:
-            raise ProviderError("gone", f"{self._url} closed the connection without an answer")
+            raise ProviderError("gone", f"{self.url} closed the connection without an answer")
         if event.type == "error":
             raise ProviderError(
-                "refused", f"{self._url} said: {event.data.get('text') or event.data.get('code')}"
+                "refused", f"{self.url} said: {event.data.get('text') or event.data.get('code')}"
             )
         return event
 
@@ -104,7 +104,7 @@ class WyomingUtterance:
         if self._waiting.qsize() >= _WAITING:
             if not self._dropped:
                 log.warning(
-                    "the Wyoming server takes speech more slowly than it is spoken: some of it is dropped"
+                    "%s takes speech more slowly than it is spoken: some of it is dropped", self._server.url
                 )
             self._dropped = True
             return
