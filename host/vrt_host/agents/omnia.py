@@ -220,6 +220,10 @@ class OmniaAgent(Agent):
         """`Outlet.later`."""
         return self._loop.call_later(seconds, lambda: None if self._closed else callback())
 
+    def calling(self) -> bool:
+        """Whether there is an audio session."""
+        return self._microphone.active
+
     def deaf(self, seconds: float) -> None:
         """No audio for so long; then a new audio session."""
         self._deaf_until = self._loop.time() + seconds
@@ -273,7 +277,7 @@ class OmniaAgent(Agent):
     async def _put(self, file: File) -> Message:
         self._upload_answer = self._loop.create_future()
         asked = messages.upload_request(
-            file.name, file.mime_type, len(file.data), session_id=self._dialogue.sender.session
+            file.name, file.mime_type, len(file.data), session_id=self._dialogue.sender.named
         )
         self.send(asked)
         try:

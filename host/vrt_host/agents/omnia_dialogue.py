@@ -413,7 +413,11 @@ class Dialogue:
 
     def _on_failure(self, failure: Failure) -> None:
         code, said = failure.code, failure.error.said
-        audio = "audio" in said or "media rate" in said
+        audio = self._outlet.calling() and code in (
+            "DUPLEX_ERROR",
+            "UNSATISFIABLE_FORMAT",
+            *(("MEDIA_NOT_ENABLED", "RATE_LIMITED", "INVALID_MESSAGE") if "audio" in said else ()),
+        )
         reply = self.sender.reply
         if code == "INVALID_MESSAGE" and "no pending tool call" in said:
             log.debug("omnia: a result came too late for the facade")
@@ -422,9 +426,7 @@ class Dialogue:
         elif code == "CREDENTIAL_EXPIRED":
             self.sender.back()
             self._outlet.expired(failure.error)
-        elif code in ("DUPLEX_ERROR", "UNSATISFIABLE_FORMAT") or (
-            audio and code in ("MEDIA_NOT_ENABLED", "RATE_LIMITED", "INVALID_MESSAGE")
-        ):
+        elif audio:
             self._on_audio_failure(failure)
         elif self.sender.retried(code):
             pass

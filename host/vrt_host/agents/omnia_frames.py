@@ -12,7 +12,8 @@ from vrt_host.agents.base import Json
 _HEADER = struct.Struct(">4sBBHIII12s")
 _MAGIC, _VERSION = b"OMNI", 1
 MEDIA_CHUNK = 1
-COMPRESSED, CHUNKED, IS_LAST = 1, 2, 4
+CHUNKED, IS_LAST = 2, 4
+"""Flags; 1 is reserved, and not read."""
 NO_MEDIA = bytes(12)
 """The media of a realtime session has no name."""
 TRANSFER_BYTES = 1 << 24
@@ -66,8 +67,6 @@ def decode(data: bytes) -> Frame:
         raise FrameError("its metadata is longer than the frame")
     if start + payload > len(data):
         raise FrameError("its payload is longer than the frame")
-    if flags & COMPRESSED:
-        raise FrameError("it is compressed, which is reserved")
     try:
         told = json.loads(data[_HEADER.size : start])
     except (ValueError, RecursionError):

@@ -11,8 +11,10 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 from websockets.protocol import State
 
+from vrt_host.agents import omnia_errors as errors
 from vrt_host.agents import omnia_frames as frames
 from vrt_host.agents import omnia_messages as messages
+from vrt_host.agents.base import Json
 from vrt_host.agents.omnia_frames import Frame, FrameError
 from vrt_host.agents.omnia_messages import Connected, Failure, Incoming, MediaChunk, Message
 from vrt_host.agents.provider import ProviderError
@@ -118,16 +120,21 @@ class Link:
 
 
 def _media(frame: Frame) -> MediaChunk:
-    rate, channels = frame.metadata.get("sample_rate"), frame.metadata.get("channels")
+    """Metadata that makes no sense counts as none."""
+    mime_type = frame.metadata.get("mime_type")
     return MediaChunk(
         frame.media_id.rstrip(b"\0").decode("utf-8", "replace"),
         None if frame.flags & frames.CHUNKED else frame.sequence,
         frame.last,
         frame.payload,
-        str(frame.metadata.get("mime_type") or "audio/pcm"),
-        rate if isinstance(rate, int) else None,
-        channels if isinstance(channels, int) else 1,
+        mime_type if isinstance(mime_type, str) and mime_type else "audio/pcm",
+        _count(frame.metadata.get("sample_rate")),
+        _count(frame.metadata.get("channels")) or 1,
     )
+
+
+def _count(value: Json) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
 def _ended(error: ConnectionClosed) -> ProviderError:
@@ -136,7 +143,7 @@ def _ended(error: ConnectionClosed) -> ProviderError:
         why = error.sent.reason or error.sent.code
         return ProviderError("malformed", f"the connection was given up: {why}")
     code, reason = (1006, "") if error.rcvd is None else (error.rcvd.code, error.rcvd.reason)
-    return messages.closed(code, reason)
+    return errors.closed(code, reason)
 
 
 def _refusal(error: InvalidStatus) -> ProviderError:
@@ -151,4 +158,4 @@ def _refusal(error: InvalidStatus) -> ProviderError:
         if said.startswith("<"):
             said = ""
     wait = error.response.headers.get("Retry-After", "")
-    return messages.refused(status, said, float(wait) if wait.isdecimal() else None)
+    return errors.refused(status, said, float(wait) if wait.isdecimal() else None)

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vrt_host.agents.base import AgentError, Json
-from vrt_host.agents.provider import Kind, ProviderError
+from vrt_host.agents.omnia_errors import judged
+from vrt_host.agents.provider import ProviderError
 
 PROTOCOL_VERSION = 1
 MESSAGE_BYTES = 1 << 24
@@ -243,6 +244,12 @@ Incoming = (
 )
 
 
+_URL = re.compile(r"https?://[^/]")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
+_FACET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,127}")
+_PARTS = ("text", "image", "audio", "video", "file")
+
+
 @dataclass(slots=True)
 class _Reader:
     """Members of an object, with the types that they have to have."""
@@ -250,88 +257,126 @@ class _Reader:
     where: str
     value: Mapping[str, Json] = field(default_factory=dict)
 
+    def wrong(self, name: str, what: str) -> ProviderError:
+        """What is to be raised for a member that is not right."""
+        return ProviderError("malformed", f"its {self.where} has no {name} that is {what}")
+
     def inner(self, name: str) -> _Reader:
         value = self.value.get(name)
         if not isinstance(value, dict):
-            raise ProviderError("malformed", f"its {self.where} has no {name}")
+            raise self.wrong(name, "an object")
         return _Reader(name, value)
 
     def text(self, name: str, default: str | None = None) -> str:
         value = self.value.get(name, default)
         if not isinstance(value, str):
-            raise ProviderError("malformed", f"its {self.where} has no {name} that is a text")
+            raise self.wrong(name, "a text")
         return value
 
-    def number(self, name: str, default: int | None = None) -> int:
-        value = self.value.get(name, default)
+    def name(self, name: str) -> str:
+        value = self.text(name)
+        if not value:
+            raise self.wrong(name, "not empty")
+        return value
+
+    def matching(self, name: str, pattern: re.Pattern[str], what: str, default: str | None = None) -> str:
+        value = self.text(name, default)
+        if value != default and not pattern.match(value):
+            raise self.wrong(name, what)
+        return value
+
+    def number(self, name: str, least: int) -> int:
+        value = self.value.get(name)
         if isinstance(value, float) and value.is_integer():
             value = int(value)
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise ProviderError("malformed", f"its {self.where} has no {name} that is a whole number")
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise self.wrong(name, f"a whole number, {least} or more")
         return value
 
-    def truth(self, name: str) -> bool:
-        value = self.value.get(name, False)
+    def truth(self, name: str, default: bool | None = False) -> bool:
+        value = self.value.get(name, default)
         if not isinstance(value, bool):
-            raise ProviderError("malformed", f"its {self.where} has a {name} that is neither true nor false")
+            raise self.wrong(name, "true or false")
         return value
 
 
 def parse(text: str | bytes) -> Incoming:
     """One text frame; raises `ProviderError` of the kind `malformed`."""
     try:
-        value = json.loads(text)
+        value = json.loads(text, parse_constant=_constant)
     except (ValueError, RecursionError):
         raise ProviderError("malformed", "it sent a message that is not JSON") from None
     if not isinstance(value, dict) or not isinstance(value.get("type"), str):
         raise ProviderError("malformed", "it sent a message without a type")
     kind = value["type"]
     make = _MAKERS.get(kind)
-    return Unknown(kind) if make is None else make(_Reader(kind, value))
+    if make is None:
+        return Unknown(kind)
+    reader = _Reader(kind, value)
+    reader.text("session_id", "")
+    reader.matching("timestamp", _TIME, "a time", "")
+    return make(reader)
+
+
+def _constant(text: str) -> None:
+    raise ValueError(f"{text} is no JSON")
 
 
 def _connected(reader: _Reader) -> Connected:
     body = reader.inner("connected")
     able = body.inner("capabilities")
-    version = able.number("protocol_version")
+    version = able.number("protocol_version", 0)
     if version != PROTOCOL_VERSION:
         raise ProviderError(
             "version", f"it speaks version {version} of the protocol, and {PROTOCOL_VERSION} is spoken here"
         )
-    session_id = reader.text("session_id")
-    if not session_id:
-        raise ProviderError("malformed", "its connected has no session_id")
+    able.truth("binary_frames", None)
+    body.matching("memory_facet", _FACET, "a facet", "")
     return Connected(
-        session_id, able.number("max_payload_size"), body.truth("resumed"), body.truth("ai_disclosure")
+        reader.name("session_id"),
+        able.number("max_payload_size", 1),
+        body.truth("resumed"),
+        body.truth("ai_disclosure"),
     )
 
 
 def _chunk(reader: _Reader) -> Chunk:
-    return Chunk(reader.text("content", ""), reader.text("role", "") == "user")
+    role = reader.text("role", "")
+    if role not in ("", "user"):
+        raise reader.wrong("role", "user")
+    return Chunk(reader.text("content", ""), role == "user")
 
 
 def _done(reader: _Reader) -> Done:
-    parts = reader.value.get("parts")
-    if not parts:
-        return Done(reader.text("content", "") or None)
+    content, parts = reader.text("content", ""), reader.value.get("parts", [])
     if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
-        raise ProviderError("malformed", "its done has parts that are none")
+        raise reader.wrong("parts", "a list of objects")
+    if not parts:
+        return Done(content or None)
     readers = [_Reader("part", part) for part in parts]
-    texts = [part.text("text", "") for part in readers if part.text("type") == "text"]
+    texts = [part.text("text", "") for part in readers if _part_type(part) == "text"]
     media = [_media(part) for part in readers if part.text("type") != "text"]
     return Done("\n\n".join(texts) or None, tuple(media))
 
 
+def _part_type(part: _Reader) -> str:
+    kind = part.text("type")
+    if kind not in _PARTS:
+        raise part.wrong("type", f"one of {', '.join(_PARTS)}")
+    return kind
+
+
 def _media(part: _Reader) -> Media:
     media = part.inner("media")
+    sources = [name for name in ("data", "url", "storage_ref") if name in media.value]
+    if len(sources) != 1:
+        raise ProviderError("malformed", "its media have not one of data, url and storage_ref")
     data = media.text("data", "")
-    where = media.text("url", "") or media.text("storage_ref", "")
-    if not (data or where):
-        raise ProviderError("malformed", "its media have neither data nor url nor storage_ref")
+    where = media.matching("url", _URL, "an address", "") or media.text("storage_ref", "")
     return Media(
         part.text("type"),
-        media.text("mime_type"),
-        _base64(data, "media") if data else None,
+        media.name("mime_type"),
+        _base64(data, "media") if "data" in sources else None,
         where,
         media.text("filename", ""),
     )
@@ -346,54 +391,57 @@ def _base64(text: str, where: str) -> bytes:
 
 def _tool_call(reader: _Reader) -> ToolCall:
     body = reader.inner("tool_call")
-    arguments = body.value.get("arguments", {})
-    categories = body.value.get("categories", [])
-    if not isinstance(arguments, dict) or not isinstance(categories, list):
-        raise ProviderError("malformed", "its tool_call has arguments or categories of a wrong kind")
-    return ToolCall(
-        body.text("id"),
-        body.text("name"),
-        arguments,
-        body.text("consent_message", "").strip(),
-        tuple(map(str, categories)),
-    )
+    arguments, categories = body.value.get("arguments", {}), body.value.get("categories", [])
+    if not isinstance(arguments, dict):
+        raise body.wrong("arguments", "an object")
+    if not isinstance(categories, list) or not all(isinstance(one, str) for one in categories):
+        raise body.wrong("categories", "a list of texts")
+    consent = body.text("consent_message", "").strip()
+    return ToolCall(body.name("id"), body.name("name"), arguments, consent, tuple(categories))
 
 
 def _tool_result(reader: _Reader) -> GivenUp:
     body = reader.inner("tool_result")
-    return GivenUp(body.text("id"), body.text("error", ""))
+    return GivenUp(body.name("id"), body.text("error", ""))
 
 
 def _upload_ready(reader: _Reader) -> UploadReady:
     body = reader.inner("upload_ready")
-    headers = body.value.get("headers") or {}
+    headers = body.value.get("headers", {})
     if not isinstance(headers, dict) or not all(isinstance(value, str) for value in headers.values()):
-        raise ProviderError("malformed", "its upload_ready has headers that are no texts")
+        raise body.wrong("headers", "an object of texts")
     return UploadReady(
-        upload_id=body.text("upload_id"),
-        url=body.text("upload_url"),
-        storage_ref=body.text("storage_ref"),
-        expires_at=body.text("expires_at"),
-        method=body.text("method", "PUT") or "PUT",
+        upload_id=body.name("upload_id"),
+        url=body.matching("upload_url", _URL, "an address"),
+        storage_ref=body.name("storage_ref"),
+        expires_at=body.matching("expires_at", _TIME, "a time"),
+        method=body.name("method") if "method" in body.value else "PUT",
         headers=headers,
     )
 
 
 def _media_chunk(reader: _Reader) -> MediaChunk:
     body = reader.inner("media_chunk")
-    data = _base64(body.text("data", ""), "media_chunk")
     return MediaChunk(
-        body.text("media_id", ""),
-        body.number("sequence"),
-        body.truth("is_last"),
-        data,
-        body.text("mime_type"),
+        body.text("media_id"),
+        body.number("sequence", 0),
+        body.truth("is_last", None),
+        _base64(body.text("data"), "media_chunk"),
+        body.name("mime_type"),
     )
 
 
 def _session_config(reader: _Reader) -> SessionConfig:
     body = reader.inner("session_config")
-    return SessionConfig(body.text("codec"), body.number("sample_rate"), body.number("channels"))
+    return SessionConfig(body.name("codec"), body.number("sample_rate", 1), body.number("channels", 1))
+
+
+def _failure(reader: _Reader) -> Failure:
+    body = reader.inner("error")
+    details = body.value.get("details", {})
+    if not isinstance(details, dict):
+        raise body.wrong("details", "an object")
+    return Failure(body.text("code"), judged(body.text("code"), body.text("message"), details))
 
 
 _MAKERS: dict[str, Callable[[_Reader], Incoming]] = {
@@ -406,70 +454,5 @@ _MAKERS: dict[str, Callable[[_Reader], Incoming]] = {
     "media_chunk": _media_chunk,
     "interrupt": lambda _: Interrupt(),
     "session_config": _session_config,
-    "error": lambda reader: failed(reader.inner("error")),
+    "error": _failure,
 }
-
-
-# --- errors (page, "Error codes")
-
-_ERRORS: dict[str, tuple[Kind, str]] = {
-    "INVALID_MESSAGE": ("refused", "say it in other words"),
-    "SESSION_EXPIRED": ("refused", "say it again: a new session begins"),
-    "INTERNAL_ERROR": ("refused", "ask again; the facade's log says why"),
-    "UPLOAD_FAILED": ("refused", "the file was not handed over; try it again"),
-    "MEDIA_NOT_ENABLED": ("refused", "write to this agent, or enable its media in Omnia"),
-    "RATE_LIMITED": ("rate", "wait a little and ask again"),
-    "TURN_IN_PROGRESS": ("rate", "wait until the answer before is there, and ask again"),
-    "UNSATISFIABLE_FORMAT": ("refused", "write to this agent: it takes no audio of ours"),
-    "pack_compile_failed": ("model", "mend the agent's source in Omnia"),
-    "SESSION_DECLARATION_REFUSED": ("format", "mend the option declare"),
-    "MAX_ROUNDS_EXCEEDED": ("refused", "ask again to let it go on"),
-    "PROVIDER_RATE_LIMITED": ("rate", "wait a little and ask again"),
-    "PROVIDER_UNAVAILABLE": ("unreachable", "ask again shortly"),
-    "PROVIDER_STALLED": ("gone", "ask again to let it go on"),
-    "PROVIDER_TIMEOUT": ("unreachable", "ask again shortly"),
-    "PROVIDER_AUTH_FAILED": ("key", "mend the agent's Provider or its workload identity in Omnia"),
-    "CREDENTIAL_EXPIRED": ("expired", "get a new credential"),
-    "DUPLEX_ERROR": ("gone", "speak again: the audio session is begun anew"),
-}
-"""Code -> what kind of fault it is, which says whether there is hope, and what can be done."""
-
-_HOPE = ("SandboxUnavailable", "MaxInstances", "SessionInitFailed")
-"""Reasons of a refused declaration that may be over in a while."""
-
-
-def failed(body: _Reader) -> Failure:
-    """An `error`; of a code that is unknown, its own words alone."""
-    code, said = body.text("code"), body.text("message", "")
-    details = body.value.get("details")
-    kind, advice = _ERRORS.get(code, ("refused", "ask again"))
-    if isinstance(details, dict):
-        more = [str(details[name]) for name in ("error", "reason", "message") if details.get(name)]
-        said = ": ".join(dict.fromkeys([said, *more]))
-        if code == "SESSION_DECLARATION_REFUSED" and details.get("reason") in _HOPE:
-            kind, advice = "refused", "ask again in a while"
-    return Failure(code, ProviderError(kind, f"{said} ({code})" if said else code, advice=advice))
-
-
-def closed(code: int, reason: str) -> ProviderError:
-    """The end of a connection."""
-    if code == 4401:
-        return ProviderError("expired", f"the credential has expired ({code} {reason})")
-    if code == 1009:
-        return ProviderError("malformed", f"a message was too large for it ({code} {reason})")
-    return ProviderError("gone", f"it closed the connection ({code} {reason})".replace(" )", ")"))
-
-
-def refused(status: int, said: str, retry_after_s: float | None) -> ProviderError:
-    """The answer to an upgrade that was none."""
-    said = f"{said} (HTTP status {status})" if said else f"HTTP status {status}"
-    kinds: dict[int, tuple[Kind, str | None]] = {
-        400: ("format", "check the options agent, namespace and memory_facet"),
-        401: ("key", None),
-        403: ("format", "check memory_facet, and what this credential may reach"),
-        404: ("model", "check the address and the name of the agent"),
-        429: ("rate", None),
-        503: ("rate", "it has no room, or is going down: try again in a while"),
-    }
-    kind, advice = kinds.get(status, ("unreachable" if status >= 500 else "refused", None))
-    return ProviderError(kind, said, advice=advice, retry_after_s=retry_after_s)

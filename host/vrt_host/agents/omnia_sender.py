@@ -62,6 +62,11 @@ class Sender:
         if self.session is None:
             self.session = hello.session_id
 
+    @property
+    def named(self) -> str | None:
+        """The session that a message has to name; None: it is the connection's own."""
+        return None if self.session == self.own else self.session
+
     def lost(self) -> None:
         """There is none."""
         self._online = self._uploading = False
@@ -97,7 +102,7 @@ class Sender:
         if not self._queue:
             self._patience.stop()
         elif self.reply is not None:
-            if self._online and not self._patience.is_set:
+            if self._online and not (self._patience.is_set or self.reply.former):
                 self._patience.set()
         elif self._online and not (self._holding or self._uploading):
             self._patience.stop()
@@ -137,9 +142,10 @@ class Sender:
         self.reply = Reply(said.turn, said)
         declare = None if self._declared else self._options.declare
         self._declared = True
-        session = None if said.fresh else self.session
         self._outlet.send(
-            messages.message(said.texts, said.media, session_id=session, metadata=metadata, declare=declare)
+            messages.message(
+                said.texts, said.media, session_id=self.named, metadata=metadata, declare=declare
+            )
         )
 
     def retried(self, code: str) -> bool:
@@ -162,9 +168,14 @@ class Sender:
         waits = {"TURN_IN_PROGRESS": BUSY_S, "RATE_LIMITED": RATE_S}.get(code, ())
         if said.tries >= len(waits):
             return False
-        self._holding = True
-        self._outlet.later(waits[said.tries], self._hold_no_more)
+        wait = waits[said.tries]
         self._back(said)
+        if code == "TURN_IN_PROGRESS":
+            former = self.reply = Reply(None, former=True)
+            self._outlet.later(wait, lambda: self._former_over(former))
+        else:
+            self._holding = True
+            self._outlet.later(wait, self._hold_no_more)
         return True
 
     def back(self) -> None:
@@ -176,6 +187,12 @@ class Sender:
         self.reply = None
         said.tries += 1
         self._queue.appendleft(said)
+
+    def _former_over(self, former: Reply) -> None:
+        """The end of that reply did not come, perhaps because it belongs to another connection."""
+        if self.reply is former:
+            self.reply = None
+            self.pump()
 
     def _hold_no_more(self) -> None:
         self._holding = False

@@ -46,6 +46,9 @@ class Outlet(Protocol):
     def report(self, failure: Failure | ProviderError, turn: str | None) -> None:
         """Tell the log and the device what is wrong; the turn, if it is named, ends with that."""
 
+    def calling(self) -> bool:
+        """Whether there is an audio session."""
+
     def deaf(self, seconds: float) -> None:
         """The audio session is over; no other one begins for so long."""
 
@@ -129,3 +132,5 @@ class Reply:
     """The message that it answers; None: the user spoke, or nobody did."""
     text: str = ""
     flowing: bool = False
+    former: bool = False
+    """It is that of a turn before, for which a message was not taken."""
