@@ -38,8 +38,28 @@ def test_without_certificates_the_ports_own_count():
     if sys.implementation.name == "micropython":
         for nothing in (None, "", b""):
             assert "needs ca" in str(raises(ConfigError, tls.context, nothing))
-    else:
-        assert tls.context(None).verify_mode == ssl.CERT_REQUIRED
+        return
+
+    class Context:
+        def __init__(self, protocol):
+            self.trusts = []
+
+        def load_default_certs(self):
+            self.trusts.append("the port's")
+
+        def load_verify_locations(self, cadata):
+            self.trusts.append(cadata)
+
+    class Ssl:
+        SSLContext = Context
+        PROTOCOL_TLS_CLIENT = CERT_REQUIRED = 2
+
+    sys.modules["ssl"] = Ssl  # type: ignore[assignment]
+    try:
+        assert tls.context(None).trusts == ["the port's"]
+        assert tls.context(AUTHORITY).trusts == [der(AUTHORITY)]
+    finally:
+        sys.modules["ssl"] = ssl
 
 
 def test_a_build_without_tls_is_told():
