@@ -9,6 +9,7 @@ import socket
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 import pytest_asyncio
 from peers.plan import quiet, tone
@@ -35,6 +36,7 @@ from vrt_host.agents.chat import ChatAgent
 from vrt_host.agents.chat_options import Options
 from vrt_host.agents.options import load
 from vrt_host.errors import AgentStartError, UsageError
+from vrt_host.speech import openai_api
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 PAGE = Path(__file__).parents[2] / "docs" / "agents" / "chat.md"
@@ -301,6 +303,21 @@ async def test_voice_that_fails_leaves_the_answer_as_text(stage):
     (error,) = port.of(AgentError)
     assert error.recoverable
     assert error.message.startswith("chat: the voice: Incorrect API key provided; ")
+
+
+async def test_voice_with_a_rate_that_is_none_leaves_the_answer_as_text(stage, monkeypatch):
+    async def speak(_, text):
+        yield 0, np.zeros(100, np.float32)
+
+    monkeypatch.setattr(openai_api.SpeechEndpoint, "speak", speak)
+    peer, agent, port = await stage()
+    await peer.respond([{"say": "First this."}])
+    agent.user_text("Hello")
+    await port.ended()
+    assert port.written() == "First this. "
+    (error,) = port.of(AgentError)
+    assert error.recoverable
+    assert "0 is no sample rate" in error.message
 
 
 async def test_keys_of_other_servers_are_not_the_models(stage):

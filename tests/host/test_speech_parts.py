@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import socket
 from types import SimpleNamespace
 
@@ -18,6 +19,7 @@ from vrt_host.speech.loudness import Loudness
 from vrt_host.speech.resample import resample
 from vrt_host.speech.segments import Began, Ended, Segments, Spoke
 from vrt_host.speech.vad import RATE, WINDOW, WINDOW_MS
+from wyoming.event import Event
 
 WORDS = np.full(RATE // 2, 0.25, np.float32)
 
@@ -118,6 +120,31 @@ async def test_wyoming_server_that_fails_says_how():
         await peer.do("fail", fault="width")
         with pytest.raises(ProviderError, match="16-bit mono"):
             await sound(synthesiser(peer, "wyoming"))
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [({"text": None}, ""), ({"text": " Hello. "}, "Hello."), ({}, None), ({"rate": "x"}, None)],
+    ids=["no text", "text", "no member", "another's"],
+)
+async def test_wyoming_transcript_is_read_however_it_is_written(data, text):
+    async def serve(reader, writer):
+        with contextlib.closing(writer.transport):
+            while b"audio-stop" not in await reader.readline():
+                pass
+            pieces = Event("transcript-start").to_dict(), Event("transcript-chunk", {"text": "He"}).to_dict()
+            for event in (*pieces, {"type": "transcript", "data": data}):
+                writer.write(json.dumps(event).encode() + b"\n")
+            await writer.drain()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        there = SimpleNamespace(port=server.sockets[0].getsockname()[1])
+        if text is None:
+            with pytest.raises(ProviderError) as caught:
+                await heard(recogniser(there, "wyoming"))
+            assert caught.value.kind == "malformed"
+        else:
+            assert await heard(recogniser(there, "wyoming")) == text
 
 
 async def test_wyoming_server_of_another_kind_is_refused_at_the_start():

@@ -76,6 +76,8 @@ class Mouth:
         resampler: Resampler | None = None
         async for rate, samples in self._voice.speak(said):
             if resampler is None:
+                if not 4000 <= rate <= 384_000:
+                    raise ProviderError("format", f"the voice: {rate} is no sample rate")
                 resampler = Resampler(rate, self._output.sample_rate)
                 if not self._begun:
                     self._begun = True

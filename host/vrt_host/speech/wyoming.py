@@ -20,6 +20,7 @@ from vrt_host.speech.vad import RATE
 
 log = logging.getLogger(__name__)
 
+_ADVICE = "look at that server's log, or check the address"
 _CONNECT_S = 5.0
 _WIDTH = 2
 _WAITING = 400
@@ -51,11 +52,12 @@ class Wyoming:
         except TimeoutError:
             raise ProviderError("unreachable", f"{self.url} did not answer in time") from None
         except (OSError, asyncio.IncompleteReadError) as error:
-            raise ProviderError("gone", f"the connection to {self.url} broke") from error
+            raise ProviderError("gone", f"the connection to {self.url} broke", advice=_ADVICE) from error
         except (
             KeyError,
             TypeError,
             AttributeError,
+            ValueError,
         ) as error:  # what the package finds in an event that is none
             raise ProviderError("malformed", f"{self.url} sent an event that is none") from error
         finally:
@@ -79,7 +81,7 @@ class Wyoming:
         """The next event; raises `ProviderError` for an error, and when there is none."""
         event = await client.read_event()
         if event is None:
-            raise ProviderError("gone", f"{self.url} closed the connection without an answer")
+            raise ProviderError("gone", f"{self.url} closed the connection without an answer", advice=_ADVICE)
         if event.type == "error":
             raise ProviderError(
                 "refused", f"{self.url} said: {event.data.get('text') or event.data.get('code')}"
@@ -129,7 +131,7 @@ class WyomingUtterance:
             await client.write_event(Event("audio-stop"))
             while (event := await self._server.read(client)).type != "transcript":
                 pass  # pieces of it may come before
-            return str(event.data["text"]).strip()
+            return str(event.data["text"] or "").strip()
 
 
 class WyomingVoice:
@@ -147,5 +149,5 @@ class WyomingVoice:
             while (event := await self._server.read(client)).type != "audio-stop":
                 if event.type == "audio-chunk" and event.payload:
                     if (event.data["width"], event.data["channels"]) != (_WIDTH, 1):
-                        raise ProviderError("format", "the Wyoming server does not speak in 16-bit mono")
+                        raise ProviderError("format", f"{self._server.url} does not speak in 16-bit mono")
                     yield int(event.data["rate"]), codec.decode(event.payload)
