@@ -202,6 +202,18 @@ def test_binary_vectors_are_as_they_are_decoded():
         assert (data == again) == ("trailing" not in case["id"]), case["id"]
 
 
+def test_broken_binary_frames_are_refused_in_the_facades_words():
+    start = "invalid binary frame: "
+    told = [
+        case
+        for case in vectors.load("omnia").invalid
+        if case.get("answer", {}).get("message", "").startswith(start)
+    ]
+    assert len(told) >= 10
+    for case in told:
+        assert found("omnia", case) == [case["answer"]["message"].removeprefix(start)], case["id"]
+
+
 @pytest.mark.parametrize("name", vectors.NAMES)
 def test_vectors_are_well_formed(name):
     loaded = vectors.load(name)
@@ -247,7 +259,65 @@ def test_flow_is_valid(name, flow):
                 assert vectors.difference(pattern, sent, bound) is None
 
 
+@pytest.mark.parametrize(("name", "flow"), FLOWS)
+def test_both_sides_of_a_flow_can_be_played(name, flow):
+    flow = vectors.load(name).flows[flow]
+    sides = {side: vectors.Script(flow, side) for side in ("client", "server")}
+    for _ in flow["steps"]:
+        for side, other in (("client", "server"), ("server", "client")):
+            while acted := sides[side].next():
+                kind, value, step = acted
+                if kind != "wait_ms":
+                    assert sides[other].saw(kind, value, step.get("as")) is None
+    assert all(script.done for script in sides.values())
+    assert sides["client"].bound == sides["server"].bound
+
+
 # --- the runner itself
+
+TURN = {
+    "id": "turn",
+    "steps": [
+        {"from": "client", "message": {"say": "$text"}},
+        {"from": "server", "may": True, "message": {"wait": 1}},
+        {"from": "server", "many": True, "message": {"part": "$*"}},
+        {"from": "server", "message": {"whole": "$text"}},
+        {"from": "client", "close": 1000},
+    ],
+}
+
+
+def test_script_takes_what_is_due():
+    script = vectors.Script(TURN, "client")
+    assert script.next() == ("message", {"say": "text-1"}, TURN["steps"][0])
+    assert script.next() is None
+    for message in ({"part": 1}, {"part": 2}, {"wait": 1}, {"part": 3}):
+        assert script.saw("message", message) is None
+    assert not script.done
+    assert script.saw("message", {"whole": "text-1"}) is None
+    assert script.saw("message", {"part": 4}) is None
+    assert script.next()[:2] == ("close", 1000)
+    assert script.done
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "part"),
+    [
+        ("message", {"whole": "text-2"}, None),
+        ("message", {"whole": "text-1"}, "query"),
+        ("message", {"other": 1}, None),
+        ("close", 1000, None),
+    ],
+)
+def test_script_refuses_what_is_not_due(kind, value, part):
+    script = vectors.Script(TURN, "client")
+    assert script.saw("message", {"part": 1}).startswith("turn: nothing was due")
+    script.next()
+    assert script.saw(kind, value, part).startswith("turn: ")
+    assert script.saw("message", {"whole": "text-1"}) is None
+    assert script.saw("message", {"whole": "text-1"})
+    assert script.saw("message", {"wait": 1}) is None
+    assert script.saw("message", {"wait": 1})
 
 
 @pytest.mark.parametrize(

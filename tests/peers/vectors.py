@@ -296,5 +296,88 @@ def fill(pattern, bound, examples=None):
     return {name: fill(part, bound, examples) for name, part in pattern.items() if part != "$-"}
 
 
+class Script:
+    """One side of a flow, played against the other side: what it does next, and whether what it sees is what the flow has there.
+
+    An optional step of the other side that was passed can still come: with `may` once, with `many` any number of times.
+    """
+
+    KINDS = ("message", "frame", "text", "hex", "close", "http", "join", "leave", "wait_ms")
+
+    def __init__(self, flow, side):
+        self.flow, self.side, self.bound = flow, side, {}
+        self._at = 0
+        self._passed = []
+
+    def _theirs(self, step):
+        return "wait_ms" not in step and (step.get("from") or step.get("join") or step["leave"]) != self.side
+
+    @staticmethod
+    def _optional(step):
+        return step.get("may") or step.get("many")
+
+    def next(self):
+        """The next step of this side as (kind, value, step), its names filled in; None while the other side is to act.
+
+        An optional step is played once. `wait_ms`: neither side does anything for so long.
+        """
+        for at in range(self._at, len(self.flow["steps"])):
+            step = self.flow["steps"][at]
+            if not self._theirs(step):
+                self._pass(at)
+                self._at = at + 1
+                kind = next(kind for kind in self.KINDS if kind in step)
+                if kind in ("text", "hex"):
+                    return kind, frame(step), step
+                return kind, fill(step[kind], self.bound, self.flow.get("examples")), step
+            if not self._optional(step):
+                break
+        return None
+
+    def saw(self, kind, value, part=None):
+        """What the other side did: None if it is a step that is due, else what is wrong, in words.
+
+        `kind` is one of a step's: `message`; `frame`, with what `decode_omni` made of it; `close`, with its code...
+        `part` is the step's `as`, where it has one.
+        """
+        wrong = "nothing was due"
+        for at in range(self._at, len(self.flow["steps"])):
+            step = self.flow["steps"][at]
+            if not self._theirs(step):
+                if "wait_ms" in step or self._optional(step):
+                    continue
+                break
+            found = self._compare(step, kind, value, part)
+            if found is None:
+                self._pass(at)
+                self._at = at if step.get("many") else at + 1
+                return None
+            wrong = found
+            if not self._optional(step):
+                break
+        for step in self._passed:
+            if self._compare(step, kind, value, part) is None:
+                if not step.get("many"):
+                    self._passed.remove(step)
+                return None
+        return f"{self.flow['id']}: {wrong}"
+
+    def _pass(self, at):
+        passed = self.flow["steps"][self._at : at]
+        self._passed += [step for step in passed if self._theirs(step) and self._optional(step)]
+
+    def _compare(self, step, kind, value, part):
+        if kind not in step or step.get("as") != part:
+            return f"{kind} {str(value)[:_SHOWN]} instead of {str(step)[:_SHOWN]}"
+        if kind in ("text", "hex"):
+            return None if value == frame(step) else "another frame"
+        return difference(step[kind], value, self.bound)
+
+    @property
+    def done(self):
+        """Whether nothing is left that must come or be done."""
+        return all(self._theirs(step) and self._optional(step) for step in self.flow["steps"][self._at :])
+
+
 if __name__ == "__main__":
     print("\n".join(errors(sys.argv[1], sys.argv[2], Path(sys.argv[3]).read_text("utf-8"))))
