@@ -6,6 +6,8 @@ _TURNS = "host/test_turns.py::test_"
 _WEBSOCKET = "host/test_websocket.py::test_"
 _SERIAL = "host/test_serial.py::test_"
 _DEVICE = "firmware/test_"
+_GUEST = "host/test_guest.py::test_"
+_AITP = "host/test_facade_aitp.py::test_"
 
 PROOFS = {
     # The host: messages and sessions
@@ -97,6 +99,24 @@ PROOFS = {
     "agents.chat_ears._QUEUED_FRAMES": "host/test_speech_parts.py::test_audio_that_no_detector_takes_is_bounded",
     "speech.wyoming._WAITING": "host/test_speech_parts.py::test_wyoming_server_that_takes_nothing_is_not_waited_for_without_bound",
     "agents.local._QUEUED_FRAMES": "host/test_local.py::test_audio_that_is_not_worked_off_is_bounded",
+    # The host: facades
+    "facades.guest.BUFFER_MS": _GUEST + "audio_comes_no_faster_than_it_is_heard",
+    "facades.guest.INPUT_BYTES": _GUEST + "sound_is_converted_both_ways",
+    "facades.web.LEAVE_S": _AITP + "whoever_does_not_read_is_cut_off",
+    "facades.aitp.INIT_S": _AITP + "a_connection_without_init_is_closed",
+    "facades.aitp.MESSAGE_BYTES": _AITP + "a_message_has_4_mib",
+    "facades.aitp.MESSAGES_PER_S": _AITP + "there_are_a_hundred_messages_in_a_second",
+    "facades.aitp.QUEUED": _AITP + "whoever_does_not_read_is_cut_off",
+    "facades.aitp.PING_S": _AITP + "whoever_answers_no_ping_is_cut_off",
+    "facades.aitp_session.TEXT_CHARS": _AITP + "a_text_has_8000_characters",
+    "facades.aitp_session.CONTEXT_BYTES": _AITP + "the_page_is_the_agents_context",
+    "facades.aitp_session.INPUTS_PER_MINUTE": _AITP + "there_are_twenty_inputs_in_a_minute",
+    "facades.aitp_session.RESPONSE_S": _AITP + "an_answer_that_does_not_come_is_told_after_30_s",
+    "facades.aitp_session.CALL_S": _AITP + "a_call_that_nobody_answers_ends_after_10_s",
+    "facades.aitp_session.APPROVAL_S": _AITP + "what_the_page_denies_or_leaves_open_does_not_reach_the_board",
+    "facades.aitp_session.SAID": _AITP + "when_the_tools_change_what_was_said_goes_on_in_the_context",
+    "facades.aitp_session.SAID_CHARS": _AITP + "when_the_tools_change_what_was_said_goes_on_in_the_context",
+    "facades.aitp_session.EARLY": _AITP + "what_comes_while_the_session_opens_waits",
     # The device: messages and sessions
     "config.json message_bytes": _DEVICE + "websocket.py::test_client_throws_away_what_does_not_fit",
     "links/frames.py": _DEVICE + "websocket.py::test_client_fails_at_a_message_beyond_reason",

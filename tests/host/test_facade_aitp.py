@@ -322,6 +322,43 @@ async def test_the_page_is_the_agents_context():
     assert seen == [{"url": "/", "context": {"price": 3}}]
 
 
+async def test_what_comes_while_the_session_opens_waits():
+    opened = asyncio.Event()
+
+    class Slow(Brain):
+        async def start(self, session, port):
+            await opened.wait()
+            await super().start(session, port)
+
+    brain = Slow()
+    async with serving(brain) as host, host.aitp() as client:
+        await client.init()
+        for _ in range(40):
+            await client.send("AUDIO_STREAM", **stream(bytes(3200)))
+        await client.page()  # an answer to this: what came before it has been taken
+        opened.set()
+        await brain.until(lambda: len(brain.audio) >= 32 * 4800 - 100)
+        assert len(brain.audio) <= 32 * 4800
+
+
+async def test_whoever_does_not_read_is_cut_off(monkeypatch):
+    monkeypatch.setattr(aitp, "QUEUED", 8)
+
+    def floods(agent, text):
+        agent.port.emit(TurnBegin("t"))
+        for _ in range(400):
+            agent.port.emit(Text("t", "x" * 30_000))
+
+    brain = Brain(floods)
+    async with serving(brain) as host, host.aitp() as client:
+        await client.init()
+        client.ws.transport.pause_reading()
+        await client.say("x")
+        async with asyncio.timeout(DEADLINE_S):
+            await brain.closed.wait()
+        client.ws.transport.abort()
+
+
 async def test_when_the_tools_change_what_was_said_goes_on_in_the_context():
     first, second = Brain(answers), Brain(answers)
     async with serving(first, second) as host, host.aitp() as client:

@@ -285,6 +285,17 @@ async def test_of_an_interrupted_answer_nothing_more_is_heard_and_the_agent_know
         assert 0 <= brain.heard[0].played_ms <= 1000 * heard / 48000
 
 
+async def test_audio_comes_no_faster_than_it_is_heard():
+    """Not more than a second ahead, however fast the agent is."""
+    async with guests([Brain(speak(20))]) as host:
+        guest, listener = await host.guest()
+        begun = asyncio.get_running_loop().time()
+        guest.say("speak")
+        await listener.hears("audio", count=40)
+        passed = asyncio.get_running_loop().time() - begun
+        assert len(listener.sound) / 48000 <= 1.1 + passed
+
+
 async def test_a_token_that_is_none_is_refused(tmp_path):
     TokenFile(tmp_path / "tokens.json").add("web")
     config = ServerConfig(port=0, tokens=tmp_path / "tokens.json")
