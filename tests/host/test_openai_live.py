@@ -502,6 +502,7 @@ async def test_end_that_nothing_can_help_ends_the_turn(stage):
     stage.duplex.lost(ProviderError("refused", "the server ended the session: content"))
     assert stage.told == [("refused", "turn-1")]
     assert stage.duplex.resting
+    assert stage.duplex.opening() == [], "the next session would end for the same"
 
 
 async def test_unanswered_text_is_said_again_once(stage):

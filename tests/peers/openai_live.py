@@ -251,6 +251,10 @@ class _Session:
         self._working = True
         response = {"id": f"resp_{next(self.peer.ids)}"}
         await event("response.created", response=response)
+        await event("response.in_progress", response=response)
+        thought = {"id": f"rs_{next(self.peer.ids)}", "type": "reasoning", "summary": []}
+        await event("response.output_item.added", item=thought)
+        await event("response.output_item.done", item=thought)
         self._waiting = any("call" in part for part in parts)
         for part in [part for part in parts if "call" in part]:
             call, item_id = part["id"] or f"call_{next(self.peer.ids)}", f"fc_{next(self.peer.ids)}"

@@ -59,6 +59,8 @@ class _Session:
         self._response = None
         self._task = None
         self._deaf = 0
+        self._said = None
+        """The item in which it speaks, where that is, and its text: they end also when it is cancelled."""
         self._utterance = None
 
     async def run(self):
@@ -244,7 +246,9 @@ class _Session:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         for _ in range(self._deaf):
-            await self._sound(self._at, b"\x01" * 240)
+            await self._sound(self._said[1], b"\x01" * 240)
+        if self._said is not None:
+            await self._end_saying(response, "incomplete")
         await self._done(response, "cancelled", {"type": "cancelled", "reason": reason})
 
     async def _done(self, response, status, details=None):
@@ -281,8 +285,8 @@ class _Session:
         await self.send("conversation.item.added", item=shown, previous_item_id=None)
         return item, at
 
-    async def _finish(self, response, item, at):
-        shown = {**item, "status": "completed"}
+    async def _finish(self, response, item, at, status="completed"):
+        shown = {**item, "status": status}
         response["output"].append(shown)
         await self.send("conversation.item.done", item=shown, previous_item_id=None)
         await self.send("response.output_item.done", item=shown, **at)
@@ -292,7 +296,7 @@ class _Session:
         item, at = await self._begin(response, message)
         outer, at = at, {**at, "item_id": item["id"], "content_index": 0}
         self._produced_ms[item["id"]] = 0
-        self._at, self._deaf = at, part["deaf"]
+        self._said, self._deaf = (item, at, outer, part["say"]), part["deaf"]
         await self.send("response.content_part.added", part={"type": "audio", "transcript": ""}, **at)
         spoken = False
         encoding, rate = self._wire[self.config["audio"]["output"]["format"]["type"]]
@@ -302,12 +306,15 @@ class _Session:
                 await self.send("response.output_audio_transcript.delta", delta=part["say"], **at)
             await self._sound(at, chunk)
             self._produced_ms[item["id"]] += len(chunk) * 1000 // (rate * (2 if encoding == "pcm16" else 1))
+        await self._end_saying(response, "completed")
+
+    async def _end_saying(self, response, status):
+        (item, at, outer, text), self._said = self._said, None
         await self.send("response.output_audio.done", **at)
-        await self.send("response.output_audio_transcript.done", transcript=part["say"], **at)
-        spoken = {"type": "audio", "transcript": part["say"]}
-        await self.send("response.content_part.done", part=spoken, **at)
-        item = {**item, "content": [{"type": "output_audio", "transcript": part["say"]}]}
-        await self._finish(response, item, outer)
+        await self.send("response.output_audio_transcript.done", transcript=text, **at)
+        await self.send("response.content_part.done", part={"type": "audio", "transcript": text}, **at)
+        item = {**item, "content": [{"type": "output_audio", "transcript": text}]}
+        await self._finish(response, item, outer, status)
 
     async def _sound(self, at, chunk):
         await self.send("response.output_audio.delta", delta=base64.b64encode(chunk).decode(), **at)

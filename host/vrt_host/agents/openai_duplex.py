@@ -197,6 +197,8 @@ class Duplex:
         turn = self._alive()
         open_ = turn is not None and any(not call.done for call in turn.calls.values())
         self._jitter.flush()
+        if error.kind == "refused":
+            self.history.clear()  # a session that begins with what was refused would be refused again
         self._backend.begin(None)
         if turn is None and error.retried:
             self._noted(error)  # nobody waits for an answer
@@ -320,7 +322,7 @@ class Duplex:
             if self._jitter.push(payload):
                 item.produced += len(payload)
         elif turn is not None and turn.item is not None:
-            if turn.talked_over and self._silent_s >= _HUSH_S:
+            if turn.talked_over and self._silent_s >= min(_HUSH_S, self._pause_s):
                 self._yield(turn)
             elif self._silent_s <= _TAIL_S:
                 if self._jitter.push(payload):

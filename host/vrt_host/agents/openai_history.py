@@ -57,6 +57,10 @@ class History:
         self._entries.append(entry)
         return entry
 
+    def clear(self) -> None:
+        """Forget everything."""
+        self._entries.clear()
+
     def __iter__(self) -> Iterator[Entry]:
         """Oldest first, not more text than a new session should begin with."""
         return self.last(_BYTES)
