@@ -9,7 +9,7 @@ import base64
 import contextlib
 
 import pytest
-from peers.play import Closed, Play
+from peers.play import Closed, play
 from peers.vectors import load
 from test_facade_aitp import call, serving
 from test_guest import LOCK, Brain, board
@@ -160,7 +160,7 @@ async def test_the_facade_plays_its_part(name, monkeypatch, tmp_path):
         wire = Wire(client.ws)
         if name == "close.shutdown":
             asyncio.get_running_loop().call_later(0.2, host.stop.set)
-        await Play("aitp", name, "client", wire, passing=passing, speed=SPEED).run()
+        await play("aitp", name, "client", wire, passing=passing, speed=SPEED)
 
 
 async def locks(porch):
