@@ -191,6 +191,25 @@ class Gemini(Adapter):
         return {"base_url": f"http://127.0.0.1:{self.peer.port}"}
 
 
+class Aitp(Adapter):
+    name = "aitp"
+    process = "aitp"
+    free = False
+
+    def options(self):
+        return {"url": f"ws://127.0.0.1:{self.peer.port}", "reconnect_delay_ms": 20}
+
+
+class Omnia(Adapter):
+    name = "omnia"
+    process = "omnia"
+    interruption = "managed"
+    free = False
+
+    def options(self):
+        return {"base_url": f"http://127.0.0.1:{self.peer.port}", "agent": "my-agent"}
+
+
 class Chat(Adapter):
     name = "chat"
     process = "chat"
@@ -205,4 +224,6 @@ class Chat(Adapter):
         return {"base_url": url, "model": "m", "vad": "loudness", **speech}
 
 
-SUBJECTS = {kind.name: kind for kind in (Echo, Scripted, Local, OpenAI, OpenAILive, Gemini, Chat)}
+SUBJECTS = {
+    kind.name: kind for kind in (Echo, Scripted, Local, OpenAI, OpenAILive, Gemini, Aitp, Omnia, Chat)
+}

@@ -20,6 +20,8 @@ AGENTS = {
     "openai": 'OpenAI Realtime and servers of its dialect (docs/agents/openai.md; pip install "vrt-edge[openai]")',
     "openai_live": 'OpenAI Live, full duplex (docs/agents/openai_live.md; pip install "vrt-edge[openai]")',
     "gemini": 'Gemini Live, with your key (docs/agents/gemini.md; pip install "vrt-edge[gemini]")',
+    "aitp": 'an agent behind an OwlLayer server, by AITP (docs/agents/aitp.md; pip install "vrt-edge[aitp]")',
+    "omnia": 'an agent behind Omnia\'s facade (docs/agents/omnia.md; pip install "vrt-edge[omnia]")',
     "chat": 'any chat model, with recognisers and voices by name (docs/agents/chat.md; pip install "vrt-edge[chat,local]")',
 }
 """Name -> what it is, for help texts."""
@@ -28,6 +30,8 @@ ADAPTERS: dict[str, tuple[str, str, str]] = {
     "openai": ("vrt_host.agents.openai_realtime", "OpenAIAgent", "openai"),
     "openai_live": ("vrt_host.agents.openai_live", "LiveAgent", "openai"),
     "gemini": ("vrt_host.agents.gemini_live", "GeminiLive", "gemini"),
+    "aitp": ("vrt_host.agents.aitp", "Aitp", "aitp"),
+    "omnia": ("vrt_host.agents.omnia", "OmniaAgent", "omnia"),
     "chat": ("vrt_host.agents.chat", "ChatAgent", "chat,local"),
 }
 """Name -> module, class and extra of an adapter for somebody's model. The module has the adapter's `Options`."""

@@ -1,0 +1,488 @@
+"""The agent `aitp`: an agent behind an OwlLayer server, by AITP 1.0.0, over connections that come and go (docs/agents/aitp.md).
+
+One task holds the connection and reads, one sends, one hands what is said to the port as there is room, one finds where the user's
+speech begins and ends. What it all means is `aitp_dialogue`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from vrt_host import __version__
+from vrt_host.agents import aitp_messages as messages
+from vrt_host.agents.aitp_dialogue import Dialogue, as_context
+from vrt_host.agents.aitp_ears import Clip, ears
+from vrt_host.agents.aitp_link import Link
+from vrt_host.agents.aitp_messages import AitpError, Frame, HandshakeAck, Message
+from vrt_host.agents.aitp_options import Options
+from vrt_host.agents.aitp_sound import recording
+from vrt_host.agents.aitp_tools import declaration, named
+from vrt_host.agents.base import (
+    Abilities,
+    Agent,
+    AgentError,
+    AgentEvent,
+    Audio,
+    Format,
+    Heard,
+    Json,
+    Port,
+    SessionInfo,
+    ToolResult,
+)
+from vrt_host.agents.options import shown
+from vrt_host.agents.provider import ProviderError
+from vrt_host.agents.tasks import Tasks
+from vrt_host.errors import AgentStartError, UsageError
+from vrt_host.speech import parts
+
+log = logging.getLogger(__name__)
+
+__all__ = ["Aitp", "Options"]
+
+INPUT = Format("pcm16", messages.INPUT_RATE)
+OUTPUT = Format("pcm16", messages.OUTPUT_RATE)
+
+BEFORE = "earlierConversation"
+"""The member of the context that tells a new session of the server's what was said in the one before."""
+_TITLE = "vRT device"
+_MIC_BYTES = 5 * INPUT.bytes_per_second
+"""Of the user's audio that may wait while there is no connection; beyond it the oldest is dropped."""
+_CHUNK_BYTES = INPUT.bytes_per_second // 10
+"""In one message, when so much has gathered or a message is due: ten in a second, of the hundred that a server takes."""
+_SPEECH_BYTES = 180 * OUTPUT.bytes_per_second
+"""Of a reply that may wait for the device; beyond it, nothing is read."""
+_SLICE_BYTES = OUTPUT.bytes_per_second
+"""Handed to the device at once."""
+_FRAMES = 128
+"""Messages to the server that may wait, audio apart."""
+_TICK_S = 0.1
+_STALL_S = 0.5
+"""No audio for about so long before speech was found to end: the microphone was switched off."""
+_SHORTEST_MS = 160
+"""Of speech; less is a noise."""
+_REPEATED_S = 10.0
+"""The same error is told once in so long: a server without voice complains of each piece of audio."""
+
+
+class Aitp(Agent):
+    """One session of the device: one conversation, one connection at a time."""
+
+    name: ClassVar[str] = "aitp"
+    abilities: ClassVar[Abilities] = Abilities(interruption="cancel", inputs=(INPUT,), outputs=(OUTPUT,))
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._tasks = Tasks(self.name, self._failed)
+        self._link: Link | None = None
+        self._ack: HandshakeAck | None = None
+        self._malformed = False
+        self._frames: deque[tuple[str, Frame]] = deque()
+        self._unconfirmed: deque[Frame] = deque()
+        """What the user said, and no sign has come that the server has it."""
+        self._mic: deque[bytes] = deque()
+        self._mic_bytes = 0
+        self._mic_dropped = False
+        self._mic_at = 0.0
+        self._heard_bytes = 0
+        """Of audio since the user began to speak."""
+        self._deaf = False
+        self._context: Json = None
+        self._context_due = False
+        self._refused_context = False
+        self._to_send = asyncio.Event()
+        self._speech: deque[AgentEvent] = deque()
+        self._speech_bytes = 0
+        self._to_say = asyncio.Event()
+        self._room = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._over = False
+        self._told = ("", float("-inf"))
+
+    @staticmethod
+    def prepare(options: Options) -> None:
+        """Load the detector of speech; raises `UsageError` for what is missing."""
+        if options.vad != "server":
+            parts.load(options.vad)
+
+    async def start(self, session: SessionInfo, port: Port) -> None:
+        """Connect and shake hands; what the server refuses is told in one line."""
+        self._loop = asyncio.get_running_loop()
+        self._port = port
+        self._all_tools = session.tools
+        self._context = session.context
+        self._dialogue = Dialogue(self, session.tools, pending_results=self._options.pending_results)
+        self._ears = None
+        try:
+            if self._options.vad != "server":
+                await asyncio.to_thread(self.prepare, self._options)
+                vad = await asyncio.to_thread(parts.vad, self._options.vad)
+                self._ears = ears(
+                    session.input, vad, self._options, began=self._on_began, ended=self._on_ended
+                )
+            link = await self._open()
+        except UsageError as error:
+            raise AgentStartError(f"aitp: {error}") from error
+        except AitpError as error:
+            raise AgentStartError(self._line(error)) from None
+        self._tasks.spawn(self._live(link))
+        self._tasks.spawn(self._talk())
+        if self._ears is not None:
+            self._tasks.spawn(self._ears.run())
+
+    async def close(self) -> None:
+        """Close the connection."""
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._tasks.end()
+        if self._link is not None:
+            await self._link.close()
+
+    def _failed(self, task: asyncio.Task[Any]) -> None:
+        self._end("the agent aitp failed; the host's log says why")
+
+    def _end(self, line: str) -> None:
+        """The session is over."""
+        if not self._over:
+            self._over = True
+            self.emit(AgentError(line, recoverable=False))
+
+    # --- what the user and the device do
+
+    def user_text(self, text: str) -> None:
+        """`Agent.user_text`."""
+        self._dialogue.user_text(text)
+        self._watch()
+
+    def user_audio(self, payload: bytes) -> None:
+        """`Agent.user_audio`."""
+        if self._deaf:
+            return
+        self._mic_at = self._loop.time()
+        self._heard_bytes += len(payload)
+        if self._ears is not None:
+            self._ears.hear(payload)
+        if self._options.voice == "message":
+            return
+        self._mic.append(payload)
+        self._mic_bytes += len(payload)
+        while self._mic_bytes > _MIC_BYTES:
+            self._mic_bytes -= len(self._mic.popleft())
+            if not self._mic_dropped:
+                self._mic_dropped = True
+                log.warning(
+                    "aitp: the user's audio cannot be sent as fast as it comes; the oldest is dropped"
+                )
+        if self._mic_bytes >= _CHUNK_BYTES:
+            self._to_send.set()
+        self._watch()
+
+    def _on_began(self) -> None:
+        self._heard_bytes = 0
+        self._dialogue.speech_began()
+        self._watch()
+
+    def _on_ended(self, utterance: parts.Utterance, voiced_ms: int) -> None:
+        seconds = self._heard_bytes / INPUT.bytes_per_second
+        if voiced_ms < _SHORTEST_MS:
+            self._dialogue.speech_ended(None)
+            return
+        said: Frame | None = None
+        if self._options.voice == "message" and isinstance(utterance, Clip):
+            content = messages.encoded(recording(utterance.pcm(), INPUT.sample_rate))
+            said = {"modality": "audio", "content": content, "mimeType": "audio/wav"}
+        if self._loop.time() - self._mic_at >= _STALL_S:
+            self._dialogue.speech_ended("user_stop", said)
+        else:
+            self._dialogue.speech_ended("timeout" if seconds >= self._options.longest_s - 1 else "vad", said)
+        self._watch()
+
+    def interrupted(self, turn: str, heard: Sequence[Heard]) -> None:
+        """`Agent.interrupted`."""
+        self._dialogue.interrupted(turn, heard)
+        self._watch()
+
+    def tool_result(self, turn: str, result: ToolResult) -> None:
+        """`Agent.tool_result`."""
+        self._dialogue.tool_result(turn, result)
+        self._watch()
+
+    def context(self, value: Json) -> None:
+        """`Agent.context`; many changes at once are one message, which goes out before all that waits."""
+        self._context = value
+        self._refused_context = False
+        self.context_changed()
+
+    # --- what the dialogue makes (`aitp_turn.Outlet`)
+
+    def now(self) -> float:
+        """Seconds."""
+        return self._loop.time()
+
+    def idle(self) -> bool:
+        """Whether nothing is in flight at the device."""
+        return not self._speech and self._port.idle()
+
+    def emit(self, event: AgentEvent) -> None:
+        """To the port, at once."""
+        self._port.emit(event)
+
+    def say(self, event: AgentEvent) -> None:
+        """To the port, in its order."""
+        if isinstance(event, Audio):
+            self._speech_bytes += len(event.payload)
+            for start in range(0, len(event.payload), _SLICE_BYTES):
+                part = event.payload[start : start + _SLICE_BYTES]
+                self._speech.append(Audio(event.turn, event.item, part))
+        else:
+            self._speech.append(event)
+        self._to_say.set()
+
+    def hush(self) -> None:
+        """Forget what was not said yet."""
+        self._speech.clear()
+        self._speech_bytes = 0
+        self._room.set()
+
+    def send(self, type_: str, payload: Frame) -> None:
+        """To the server, when it is there."""
+        if len(self._frames) >= _FRAMES:
+            log.warning("aitp: more than %d messages wait for the server; the oldest is dropped", _FRAMES)
+            self._frames.popleft()
+        self._frames.append((type_, payload))
+        self._to_send.set()
+
+    def report(self, text: str, turn: str | None = None, *, final: bool = False) -> None:
+        """An error of the server's: one line, to the log and to the device."""
+        line = self._line(AitpError("refused", text, final=final))
+        now = self.now()
+        repeated = self._told[0] == line and now - self._told[1] < _REPEATED_S
+        if repeated and turn is None and not final:
+            return
+        if not repeated:
+            self._told = line, now
+            log.log(logging.ERROR if final else logging.WARNING, "%s", line)
+        if final:
+            self._end(line)
+        else:
+            self.emit(AgentError(line, turn=turn))
+
+    def soon(self, work: Callable[[], None]) -> None:
+        """After what was emitted so far has taken effect."""
+        self._loop.call_soon(work)
+
+    def context_changed(self) -> None:
+        """The server has to be told the context again."""
+        self._context_due = True
+        self._to_send.set()
+
+    async def _talk(self) -> None:
+        while True:
+            while self._speech:
+                event = self._speech.popleft()
+                self._port.emit(event)
+                if isinstance(event, Audio):
+                    self._speech_bytes -= len(event.payload)
+                    self._room.set()
+                    await self._port.drain()
+            self._to_say.clear()
+            await self._to_say.wait()
+
+    # --- time
+
+    def _watch(self) -> None:
+        if self._timer is None and (self._dialogue.waiting or self._mic):
+            self._timer = self._loop.call_later(_TICK_S, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._dialogue.tick()
+        if self._mic:
+            self._to_send.set()
+        self._watch()
+
+    # --- connections
+
+    async def _live(self, link: Link) -> None:
+        """Hold a connection, and another after it."""
+        while not self._over:
+            error = await self._hold(link)
+            self._link = None
+            self._lost(error)
+            closing = self._loop.create_task(link.close())
+            try:
+                renewed = None if error.final or self._over else await self._renew()
+            finally:
+                await asyncio.gather(closing, return_exceptions=True)
+            if renewed is None:
+                return
+            link = renewed
+
+    async def _hold(self, link: Link) -> AitpError:
+        """Use the connection until it ends."""
+        sending = self._loop.create_task(self._send(link))
+        try:
+            return await self._receive(link)
+        finally:
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+
+    async def _receive(self, link: Link) -> AitpError:
+        while True:
+            try:
+                message = messages.parse(await link.receive())
+            except AitpError as error:
+                if error.kind != "malformed":
+                    return error
+                self._report_malformed(error)
+                continue
+            if message is not None and not isinstance(message, HandshakeAck):
+                self._take(message)
+            if self._over:
+                return AitpError("refused", "the session is over", final=True)
+            while self._speech_bytes > _SPEECH_BYTES:
+                self._room.clear()
+                await self._room.wait()
+
+    def _take(self, message: Message) -> None:
+        self._dialogue.feed(message)
+        self._watch()
+
+    def _report_malformed(self, error: AitpError) -> None:
+        """Once a connection."""
+        if not self._malformed:
+            self._malformed = True
+            log.warning("%s", self._line(error))
+            self.emit(error.event(self.name, secrets=self._secrets()))
+
+    async def _send(self, link: Link) -> None:
+        """The context first, then control, then audio as it has gathered. Ends with the connection."""
+        with contextlib.suppress(ProviderError):  # the reader says it, too
+            while True:
+                if self._context_due:
+                    self._context_due = False
+                    await link.send(messages.message("CONTEXT_UPDATE", self._update(), link.session))
+                elif self._frames and not (self._frames[0][0] == "VOICE_INPUT_END" and self._mic):
+                    await self._send_frame(link)
+                elif self._mic:
+                    await self._send_audio(link)
+                else:
+                    self._to_send.clear()
+                    await self._to_send.wait()
+
+    async def _send_frame(self, link: Link) -> None:
+        type_, payload = self._frames.popleft()
+        if type_ == "USER_INPUT":  # what may not have arrived is sent again on the next connection
+            self._unconfirmed.append(payload)
+        await link.send(messages.message(type_, payload, link.session))
+        if type_ == "USER_INPUT":
+            await link.confirmed(self._unconfirmed.popleft)
+
+    async def _send_audio(self, link: Link) -> None:
+        payload = b""
+        while self._mic and len(payload) < _CHUNK_BYTES:
+            payload += self._mic.popleft()
+        self._mic_bytes -= len(payload)
+        sound = {"data": messages.encoded(payload), "mimeType": messages.sound_type(INPUT.sample_rate)}
+        await link.send(messages.message("AUDIO_STREAM", sound, link.session))
+        if self._mic_bytes < _CHUNK_BYTES and not (self._frames or self._context_due):
+            self._to_send.clear()
+            self._watch()
+            await self._to_send.wait()
+
+    def _update(self) -> Frame:
+        """CONTEXT_UPDATE: the tools that the server takes, and the context; in it, what a session before this one was about."""
+        assert self._ack is not None
+        tools = list(self._all_tools) if "tools" in self._ack.capabilities else []
+        update = {
+            "url": "",
+            "title": _TITLE,
+            "activeTools": [declaration(tool) for tool in tools[: self._ack.max_active_tools]],
+        }
+        said = self._dialogue.history.before()
+        context = messages.fitting(as_context(self._context), said, BEFORE)
+        if context is None:
+            if not self._refused_context:
+                self._refused_context = True
+                log.warning(
+                    "aitp: the application's context is larger than the %d bytes that the server takes; it is not told",
+                    messages.CONTEXT_BYTES,
+                )
+            context = messages.fitting({}, said, BEFORE)
+        return update | {"context": context or {}}
+
+    def _lost(self, error: AitpError) -> None:
+        """The connection ended by itself. The device is told where that costs it something."""
+        if self._over:
+            return
+        unsent = [*self._unconfirmed, *(payload for type_, payload in self._frames if type_ == "USER_INPUT")]
+        self._unconfirmed = deque()
+        self._frames.clear()
+        turn = self._dialogue.lost(unsent)
+        log.log(logging.ERROR if error.final else logging.WARNING, "%s", self._line(error))
+        if error.final:
+            self._end(self._line(error))
+        elif turn is not None:
+            self.emit(error.event(self.name, turn, self._secrets()))
+
+    async def _renew(self) -> Link | None:
+        """Another connection; each attempt waits for longer. None: there will be none."""
+        options = self._options
+        for attempt in range(1, options.reconnect_attempts + 1):
+            await asyncio.sleep(options.reconnect_delay_ms * attempt / 1000)
+            try:
+                return await self._open()
+            except AitpError as error:
+                log.log(logging.ERROR if error.final else logging.WARNING, "%s", self._line(error))
+                if error.final:
+                    self._end(self._line(error))
+                    return None
+                turn = self._dialogue.unreachable()
+                if turn is not None:
+                    self.emit(error.event(self.name, turn, self._secrets()))
+        self._end(f"aitp: the server was not reached again in {options.reconnect_attempts} attempts")
+        return None
+
+    async def _open(self) -> Link:
+        """One attempt."""
+        url, headers = self._options.address()
+        first = messages.handshake(shown(self._options.api_key), __version__)
+        link, ack, came = await Link.open(url, headers, first, self._options.connect_timeout_s)
+        self._link, self._ack = link, ack
+        self._malformed = self._mic_dropped = False
+        self._told = ("", float("-inf"))
+        self._frames.clear()
+        self._heed(ack)
+        self.context_changed()
+        self._dialogue.connected()
+        for message in came:
+            self._take(message)
+        return link
+
+    def _heed(self, ack: HandshakeAck) -> None:
+        """What the server does not take is left out, and told."""
+        left_out = self._all_tools[ack.max_active_tools :]
+        if "tools" not in ack.capabilities and self._all_tools:
+            log.warning(
+                "aitp: the server takes no tools: it will call none of %.500s", named(self._all_tools)
+            )
+        elif left_out:
+            log.warning(
+                "aitp: the server takes %d tools: it will not call %.500s",
+                ack.max_active_tools,
+                named(left_out),
+            )
+        self._deaf = "audio" not in ack.capabilities
+        if self._deaf:
+            log.warning("aitp: the server takes no audio: it answers only what is typed")
+
+    def _secrets(self) -> tuple[str]:
+        return (shown(self._options.api_key),)
+
+    def _line(self, error: AitpError) -> str:
+        return error.line(self.name, self._secrets())

@@ -1,0 +1,174 @@
+"""The turns of an AITP conversation: what the server owes, what the user waits for, and when it is waited for no longer."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Literal
+
+from vrt_host.agents import aitp_messages as messages
+from vrt_host.agents.aitp_messages import Frame
+from vrt_host.agents.aitp_sound import Sound
+from vrt_host.agents.aitp_turn import History, Outlet, Turn
+from vrt_host.agents.base import Audio, AudioEnd, Text, Transcript, TurnBegin, TurnEnd
+
+_TURNS = 8
+"""Turns that are remembered: an interruption may name one that was made long ago, and is still being played."""
+_ANSWER_S = 30.0
+"""How long an answer, or the next part of it, may take (LLM_RESPONSE_TIMEOUT)."""
+_SPOKEN_S = 12.0
+"""The same for speech: the server may find that nothing was said."""
+_TAIL_S = 2.0
+"""What the server says unasked, a recording behind its text for one, is over after so much quiet."""
+LATE_S = 1.0
+"""So long after the end of an interrupted answer, what comes unasked belongs to it."""
+_WORDS_S = 0.5
+"""The user's words are complete when no more have come for so long."""
+
+
+class Turns:
+    """Of one session, over any number of connections."""
+
+    def __init__(self, outlet: Outlet) -> None:
+        self._outlet = outlet
+        self._keys = itertools.count(1)
+        self._turns: dict[str, Turn] = {}
+        self._turn: Turn | None = None
+        self._inputs: list[Frame] = []
+        """What the user typed, or said as a whole, and the server does not have yet."""
+        self._held_until = 0.0
+        self._online = False
+        self._dead = False
+        self._late_until = 0.0
+        self._news_at = self._heard_at = 0.0
+        self._sound = Sound()
+        self.history = History()
+        self.speaking = False
+        """The user, as this host's ear finds."""
+
+    def _news(self) -> None:
+        self._news_at = self._outlet.now()
+
+    # --- begin and end
+
+    def _begin(self, state: Literal["listening", "thinking"], *, typed: bool = False) -> Turn:
+        """A new turn, and the end of the one before."""
+        old = self._turn
+        if old is not None and not old.ended:
+            self._record(old)
+            if old.asked and self._online and not (old.left or old.overdue):
+                self._die()
+        self._outlet.hush()
+        turn = self._turn = Turn(f"turn-{next(self._keys)}", typed)
+        self._turns[turn.key] = turn
+        if len(self._turns) > _TURNS:
+            del self._turns[next(iter(self._turns))]
+        self._outlet.emit(TurnBegin(turn.key, state))
+        self._news()
+        return turn
+
+    def _end_item(self, turn: Turn) -> None:
+        if turn.open and turn.item is not None:
+            turn.open = False
+            if rest := self._sound.end():
+                self._outlet.say(Audio(turn.key, turn.item, rest))
+            self._outlet.say(AudioEnd(turn.key, turn.item))
+
+    def _finish(self, turn: Turn) -> None:
+        """All of the answer has come."""
+        self._tell_heard(turn, now=True)
+        self._end_item(turn)
+        if turn.texted:
+            self._outlet.say(Text(turn.key, "", final=True))
+        self._record(turn)
+        turn.ended = True
+        self._outlet.say(TurnEnd(turn.key))
+
+    def _drop(self, turn: Turn) -> None:
+        """The turn ends with an error, which the caller reports."""
+        turn.left = True
+        self._turn = None
+        self._tell_heard(turn, now=True)
+        self._record(turn)
+        self._outlet.hush()
+
+    def _record(self, turn: Turn) -> None:
+        self.history.add("agent", turn.said)
+        turn.said = ""
+
+    def _die(self) -> None:
+        """What comes now belongs to an answer that nobody wants."""
+        self._dead = True
+        self._news()
+
+    def _revive(self) -> None:
+        """That answer is over."""
+        self._dead = False
+        self._late_until = self._outlet.now() + LATE_S
+        self._send_inputs()
+
+    # --- what the user says
+
+    def _ask(self, turn: Turn) -> None:
+        """The server owes an answer in this turn."""
+        turn.asked, turn.ends_at = True, None
+        self._news()
+
+    def _send_inputs(self) -> None:
+        """What the user typed goes out when the server is there and has nothing else to answer; what waited together, together."""
+        if not self._online or self._dead or self._outlet.now() < self._held_until:
+            return
+        while self._inputs:
+            said = self._inputs.pop(0)
+            while self._inputs and (joined := _joined(said, self._inputs[0])) is not None:
+                said = joined
+                del self._inputs[0]
+            self._outlet.send("USER_INPUT", said)
+            if self._turn is not None:
+                self._ask(self._turn)
+
+    def _tell_heard(self, turn: Turn, *, now: bool = False) -> None:
+        """Say that the user's words are complete. A call must not see too few of them, so before one they get time."""
+        text = turn.heard.strip()
+        if not text or text == turn.told:
+            return
+        if now or self._outlet.now() - self._heard_at >= _WORDS_S:
+            if not turn.told:
+                self.history.add("user", text)
+            turn.told = text
+            self._outlet.emit(Transcript(turn.key, "user", text, final=True))
+
+    # --- time
+
+    def _wait(self, now: float) -> None:
+        """Do what is due to the turn, and end it when what it waits for does not come."""
+        if self._dead and self._online and now - self._news_at >= _ANSWER_S:
+            self._revive()
+        self._send_inputs()
+        turn = self._turn
+        if turn is None or turn.ended:
+            return
+        if turn.out or turn.asked:
+            self._tell_heard(turn)
+        if turn.calls or self.speaking or not self._online:
+            return
+        quiet = now - max(self._news_at, self._heard_at)
+        if turn.ends_at is not None:
+            if now >= turn.ends_at:
+                self._finish(turn)
+        elif turn.out:
+            if quiet >= (_ANSWER_S if turn.asked else _TAIL_S):
+                self._finish(turn)
+        elif turn.typed and turn.asked:
+            if quiet >= _ANSWER_S:
+                self._drop(turn)
+                self._outlet.report(f"the server gave no answer within {_ANSWER_S:g} s", turn.key)
+        elif not turn.typed and quiet >= _SPOKEN_S:
+            self._finish(turn)
+
+
+def _joined(one: Frame, other: Frame) -> Frame | None:
+    """Two texts as one, if the server takes that."""
+    if one["modality"] != "text" or other["modality"] != "text":
+        return None
+    content = f"{one['content']}\n\n{other['content']}"
+    return {"modality": "text", "content": content} if len(content) <= messages.TEXT_CHARS else None
