@@ -280,8 +280,7 @@ class _Talk:
 
     async def _say(self, part):
         self._deaf = part["deaf"]
-        for word in part["say"].split(" "):
-            await self.send("chunk", content=f"{word} ")
+        await self.send("chunk", content=part["say"] + " ")
         async for chunk in chunks(part, "pcm16", RATE):
             self._heard_until = max(time.monotonic(), self._heard_until) + len(chunk) / 2 / RATE
             await self._sound(chunk)
@@ -297,7 +296,8 @@ class _Talk:
         metadata = {"session_id": self.id, "mime_type": "audio/pcm", "sample_rate": RATE}
         decoded = {"flags": [], "message_type": 1, "sequence": sequence, "media_id": "00" * 12}
         frame = vectors.encode_omni({**decoded, "metadata": metadata, "payload": chunk.hex()})
-        assert not vectors.errors("omnia", "server", frame)
+        if not sequence:
+            assert not vectors.errors("omnia", "server", frame)
         await self.raw(frame)
 
     async def _call(self, part):

@@ -82,6 +82,8 @@ class OmniaAgent(Agent):
         self._broken: asyncio.Future[ProviderError | None] | None = None
         self._malformed = False
         self._frames: deque[Message] = deque()
+        self._unconfirmed: list[Message] = []
+        """Results that were sent, and may not have arrived."""
         self._mic: deque[bytes] = deque()
         self._mic_bytes = 0
         self._mic_dropped = False
@@ -316,8 +318,10 @@ class OmniaAgent(Agent):
         self._link, self._max_bytes = link, hello.max_bytes
         self._parked_until = None
         self._malformed = self._mic_dropped = False
+        self._frames.extendleft(reversed(self._unconfirmed))
+        self._unconfirmed.clear()
         if not hello.resumed:
-            results = [one for one in self._frames if one["type"] == "tool_result"]
+            results = [one["tool_result"] for one in self._frames if one["type"] == "tool_result"]
             self._frames.clear()
             told = [f"(What a tool gave while the connection was lost: {json.dumps(one)})" for one in results]
             self._dialogue.sender.tell(told)
@@ -369,7 +373,12 @@ class OmniaAgent(Agent):
         with contextlib.suppress(ProviderError):  # the reader says it, too
             while True:
                 while self._frames:
-                    await link.send(self._frames.popleft())
+                    message = self._frames.popleft()
+                    if message["type"] == "tool_result":
+                        self._unconfirmed.append(message)
+                    await link.send(message)
+                    if message["type"] in ("message", "tool_result"):
+                        await link.confirm(self._confirmed)
                 payload = b""
                 while self._mic and len(payload) < _CHUNK_BYTES:
                     payload += self._mic.popleft()
@@ -382,6 +391,10 @@ class OmniaAgent(Agent):
                 self._to_send.clear()
                 await self._to_send.wait()
 
+    def _confirmed(self) -> None:
+        self._unconfirmed.clear()
+        self._dialogue.sender.arrived()
+
     def _lost(self, error: ProviderError | None) -> None:
         """The connection has ended."""
         self._link = None
@@ -391,6 +404,7 @@ class OmniaAgent(Agent):
         if parked:
             self._parked_until = self._loop.time() + GRACE_S
         else:
+            self._unconfirmed += [one for one in self._frames if one["type"] == "tool_result"]
             self._frames.clear()
         if error is None:
             error = ProviderError("gone", "the answer was given up")

@@ -113,7 +113,10 @@ class Dialogue:
 
     def _drop(self, error: ProviderError) -> None:
         """What was in flight is lost; what the device does goes on, and its results are told later."""
-        reply, self.sender.reply = self.sender.reply, None
+        reply = self.sender.reply
+        if reply is not None and not reply.arrived and self.sender.back():
+            reply = None
+        self.sender.reply = None
         self._calls.lost()
         self._swallow = self._unwanted = False
         question = self._taken_question()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import Callable
 from typing import Self
 
 from websockets.asyncio.client import ClientConnection, connect
@@ -83,6 +84,19 @@ class Link:
             await self._socket.send(text, text=True)
         except ConnectionClosed as error:
             raise _ended(error) from None
+
+    async def confirm(self, then: Callable[[], None]) -> None:
+        """Call back when the other side has read all that was sent so far: it answers a ping in its order."""
+        try:
+            pong = await self._socket.ping()
+        except ConnectionClosed as error:
+            raise _ended(error) from None
+
+        def answered(done: asyncio.Future[float]) -> None:
+            if not done.cancelled() and done.exception() is None:
+                then()
+
+        asyncio.ensure_future(pong).add_done_callback(answered)
 
     async def send_frame(self, frame: Frame) -> None:
         """Send one binary frame."""

@@ -178,10 +178,20 @@ class Sender:
             self._outlet.later(wait, self._hold_no_more)
         return True
 
-    def back(self) -> None:
-        """The message in flight was not taken, and goes out with the next connection."""
-        if self.reply is not None and self.reply.said is not None:
-            self._back(self.reply.said)
+    def back(self) -> bool:
+        """Whether the message in flight, which did not arrive or was not taken, goes out with the next connection."""
+        reply = self.reply
+        if reply is None or reply.said is None or reply.flowing or reply.said.turn is not self._alive():
+            return False
+        if reply.said.tries >= len(BUSY_S):
+            return False
+        self._back(reply.said)
+        return True
+
+    def arrived(self) -> None:
+        """All that was sent has arrived."""
+        if self.reply is not None:
+            self.reply.arrived = True
 
     def _back(self, said: Said) -> None:
         self.reply = None
@@ -201,7 +211,6 @@ class Sender:
     def _cut(self) -> None:
         if self.reply is not None and self._queue and self.reply.turn is not self._alive():
             log.info("omnia: an answer that was interrupted goes on; the connection is made anew")
-            self.reply = None
             self._outlet.cut()
 
     def close(self) -> None:

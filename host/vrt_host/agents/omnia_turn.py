@@ -132,5 +132,7 @@ class Reply:
     """The message that it answers; None: the user spoke, or nobody did."""
     text: str = ""
     flowing: bool = False
+    arrived: bool = False
+    """The message has certainly reached the facade. One that has perhaps not is sent again over the next connection."""
     former: bool = False
     """It is that of a turn before, for which a message was not taken."""
