@@ -6,6 +6,8 @@ _TURNS = "host/test_turns.py::test_"
 _WEBSOCKET = "host/test_websocket.py::test_"
 _SERIAL = "host/test_serial.py::test_"
 _DEVICE = "firmware/test_"
+_OPENAI = "host/test_openai_realtime.py::test_"
+_LIVE = "host/test_openai_live.py::test_"
 _GUEST = "host/test_guest.py::test_"
 _AITP = "host/test_facade_aitp.py::test_"
 
@@ -98,6 +100,18 @@ PROOFS = {
     "agents.chat_model._LINE_BYTES": "host/test_chat_model.py::test_line_without_an_end_is_left_out",
     "agents.chat_ears._QUEUED_FRAMES": "host/test_speech_parts.py::test_audio_that_no_detector_takes_is_bounded",
     "speech.wyoming._WAITING": "host/test_speech_parts.py::test_wyoming_server_that_takes_nothing_is_not_waited_for_without_bound",
+    "agents.openai_link._MESSAGE_BYTES": _OPENAI + "message_that_is_too_large_ends_the_connection",
+    "agents.openai_realtime._PENT_UP_S": _OPENAI + "answer_without_an_end_is_cut_off",
+    "agents.openai_pump._EVENTS": _OPENAI + "words_without_end_are_cut_off",
+    "agents.openai_realtime._RING_FRAMES": _OPENAI + "audio_without_a_connection_is_bounded",
+    "agents.openai_live._RING_FRAMES": _LIVE + "sound_without_a_connection_is_bounded",
+    "agents.openai_link._QUEUED_FRAMES": _OPENAI + "audio_that_the_connection_does_not_take_is_bounded",
+    "agents.openai_history._BYTES": "host/test_openai_session.py::test_history_is_bounded",
+    "agents.openai_duplex._OPENING_BYTES": _LIVE
+    + "opening_and_what_is_appended_stay_within_what_the_protocol_takes",
+    "agents.openai_session._BEGIN_S": "host/test_openai_session.py"
+    "::test_answer_that_does_not_begin_is_not_waited_for_without_end",
+    "agents.openai_duplex._WORK_S": _LIVE + "text_that_the_server_does_not_answer_is_told",
     "agents.local._QUEUED_FRAMES": "host/test_local.py::test_audio_that_is_not_worked_off_is_bounded",
     # The host: facades
     "facades.guest.BUFFER_MS": _GUEST + "audio_comes_no_faster_than_it_is_heard",

@@ -14,7 +14,7 @@ from agent_stage import answering, logged, started
 from peers.plan import quiet, tone
 from peers.process import DEADLINE_S, PeerProcess
 from pydantic import SecretStr
-from vrt_host.agents import openai_keeper, openai_link, registry
+from vrt_host.agents import openai_keeper, openai_link, openai_pump, registry
 from vrt_host.agents.base import (
     PCM16_24K,
     PCMU,
@@ -670,17 +670,44 @@ async def test_answer_without_an_end_is_cut_off(peer):
         assert sum(len(one.payload) for one in port.all(Audio)) < 8000 * 302
 
 
+class Slow:
+    """A port that takes no more audio until its gate opens."""
+
+    def __init__(self):
+        self.events, self.gate = [], asyncio.Event()
+
+    def emit(self, event):
+        self.events.append(event)
+
+    async def drain(self):
+        await self.gate.wait()
+
+
+async def test_words_without_end_are_cut_off(monkeypatch):
+    monkeypatch.setattr(openai_pump, "_EVENTS", 10)
+    slow, cut = Slow(), []
+    pump = Pump(slow, 100, cut.append)
+    pump.emit(Audio("t", "i", b"1"))
+    for _ in range(20):
+        pump.emit(Transcript("t", "agent", "and ", False))
+    pump.emit(TurnEnd("t"))
+    slow.gate.set()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert len(slow.events) == 12
+    assert cut == ["t"] * 10
+    await pump.close()
+
+
+async def test_message_that_is_too_large_ends_the_connection(monkeypatch, caplog):
+    monkeypatch.setattr(openai_link, "_MESSAGE_BYTES", 2000)
+    large = {"type": "response.output_audio.delta", "delta": "A" * 4000}
+    frames = [{"type": "session.created", "session": {}}, {"type": "session.updated", "session": {}}, large]
+    async with answering(*frames) as (number, _), started(agent_for(number)):
+        await logged(caplog, "openai: the server sent a message that is too large; it is tried again")
+
+
 async def test_pump_keeps_the_order_of_a_turn():
-    class Slow:
-        def __init__(self):
-            self.events, self.gate = [], asyncio.Event()
-
-        def emit(self, event):
-            self.events.append(event)
-
-        async def drain(self):
-            await self.gate.wait()
-
     slow = Slow()
     pump = Pump(slow, 100, lambda turn: None)
     events = [

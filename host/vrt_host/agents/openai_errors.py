@@ -14,6 +14,7 @@ from websockets.exceptions import (
     InvalidProxy,
     InvalidStatus,
 )
+from websockets.frames import CloseCode
 
 from vrt_host.agents.provider import Kind, ProviderError
 
@@ -107,6 +108,8 @@ def from_error(error: object, *, of_answer: bool = False) -> ProviderError:
 
 def from_close(error: ConnectionClosed) -> ProviderError:
     """A connection that has ended; its reason may hold a code, as in `invalid_request_error.invalid_api_key`."""
+    if error.rcvd is None and error.sent is not None and error.sent.code == CloseCode.MESSAGE_TOO_BIG:
+        return ProviderError("gone", "the server sent a message that is too large")
     said = error.rcvd.reason if error.rcvd is not None else ""
     number = f" with {error.rcvd.code}" if error.rcvd is not None else ""
     kind: Kind = next((kind for code, kind in _KINDS.items() if code in said.lower()), "gone")

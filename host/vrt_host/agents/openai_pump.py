@@ -9,14 +9,17 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-from vrt_host.agents.base import AgentError, AgentEvent, Audio, Port, Transcript, TurnBegin
+from vrt_host.agents.base import AgentError, AgentEvent, Audio, CallDelta, Port, Text, Transcript, TurnBegin
+
+_EVENTS = 10_000
+"""Events that may wait; words beyond are dropped, too."""
 
 
 class Pump:
     """Hands events to a port, audio no faster than it takes it."""
 
     def __init__(self, port: Port, limit_bytes: int, overrun: Callable[[str], None]) -> None:
-        """`overrun(turn)` is called when more than `limit_bytes` of audio wait; what comes beyond is dropped."""
+        """`overrun(turn)` is called when more than `limit_bytes` of audio, or too many words, wait; what comes beyond is dropped."""
         self._port = port
         self._limit = limit_bytes
         self._overrun = overrun
@@ -35,11 +38,13 @@ class Pump:
         elif isinstance(event, Transcript) and event.role == "user":
             self._port.emit(event)
         elif self._events or self._draining:
-            if isinstance(event, Audio):
-                if self._bytes + len(event.payload) > self._limit:
-                    self._overrun(event.turn)
-                    return
-                self._bytes += len(event.payload)
+            size = len(event.payload) if isinstance(event, Audio) else 0
+            words = isinstance(event, Text | Transcript | CallDelta) and len(self._events) >= _EVENTS
+            if words or (size and self._bytes + size > self._limit):
+                assert event.turn is not None
+                self._overrun(event.turn)
+                return
+            self._bytes += size
             self._events.append(event)
         else:
             self._hand(event)
