@@ -44,7 +44,13 @@ def test_list_shows_every_shipped_scenario(capsys):
         (["late-call", "--device", "listen:0"], "write sim, listen:PORT"),
         (["late-call", "--device", "listen:70000"], "write sim, listen:PORT"),
         (["late-call", "--device", "listen:192.0.2.1:8765"], "cannot listen at 192.0.2.1:8765"),
+        (["late-call", "--device", "listen:²"], "write sim, listen:PORT"),
+        (["late-call", "--device", "listen:a..b:8765"], "cannot listen at a..b:8765: this is no name of a host"),
         (["late-call", "--device", "usb"], "write sim, listen:PORT"),
+        (["late-call", "--tools", "house"], "--tools is for --replay"),
+        (["late-call", "--session", "a"], "--session is for a capture"),
+        (["late-call", "--picture", "/"], "cannot draw /: it is a folder"),
+        (["late-call", "--html", "/"], "cannot write /: it is a folder"),
         (["late-call", "--factor", "0"], "--factor 0"),
         (["late-call", "host-away", "--picture", "x.png"], "--picture draws one scenario"),
         (["late-call", "--record", "/no/such/folder/x.jsonl"], "cannot record to /no/such/folder/x.jsonl"),
@@ -54,8 +60,10 @@ def test_list_shows_every_shipped_scenario(capsys):
 )
 def test_bad_input_is_refused_in_one_line(words, reason, capsys):
     assert main(["harness", *words]) == 2
-    said = capsys.readouterr().err.splitlines()
+    out, err = capsys.readouterr()
+    said = err.splitlines()
     assert len(said) == 1
+    assert "passed" not in out  # it is told before anything is played
     assert said[0].startswith("vrt harness: ")
     assert reason in said[0]
 

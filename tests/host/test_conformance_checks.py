@@ -159,3 +159,17 @@ def test_frames_are_shown_in_one_line_without_a_credential(frame, text):
 def test_long_frames_are_cut():
     assert shown("x" * 1000) == "x" * 240 + "... (1000 characters)"
     assert shown(bytes(100)).endswith("...")
+
+
+def test_detail_moves_no_cursor_and_can_be_written_to_a_file():
+    ledger = Ledger(CHECKS)
+    ledger.settle("a.b.must", False, "close 4001 (\x1b[31mred\x07 \ud800 \x9b1m \u202e é)")
+    ledger.not_testable("a.b.should", "no \x1b[2J")
+    ledger.note("a.b.may", "\x00")
+    ledger.settle("a.b.may", True)
+    details = [finding.details for finding in ledger.findings()]
+    assert details == [
+        (r"close 4001 (\x1b[31mred\x07 \ud800 \x9b1m \u202e é)",),
+        (r"no \x1b[2J",),
+        (r"\x00",),
+    ]

@@ -25,6 +25,10 @@ def test_list_shows_every_check(capsys):
         (["--listen", "8765", "--", "client", "{url}"], "either a command"),
         (["--listen", "host"], "write PORT"),
         (["--listen", "0"], "write PORT"),
+        (["--listen", "²"], "write PORT"),
+        (["--listen", "a..b:8765"], "cannot listen at a..b:8765: this is no name of a host"),
+        (["--serial", ""], "--serial: give the port"),
+        (["--junit", "/", "--listen", "8765"], "cannot write /: it is a folder"),
         (["--", "client"], "needs {url}"),
         (["--", "/no/such/client", "{url}"], "cannot run /no/such/client"),
         (["--ping-interval", "0", "--listen", "8765"], "--ping-interval"),
@@ -49,11 +53,20 @@ def test_port_that_is_taken_is_said(capsys):
 
 def test_client_that_never_connects_ends_with_its_output(capsys):
     code = main(
-        ["conformance", "client", "--", sys.executable, "-c", "raise SystemExit('no board here')", "{url}"]
+        [
+            "conformance",
+            "client",
+            "--",
+            sys.executable,
+            "-c",
+            "raise SystemExit('no board \x1b[2Jhere')",
+            "{url}",
+        ]
     )
     said = capsys.readouterr()
     assert code == 2
-    assert "nothing to test: the command ended with code 1: no board here" in said.err
+    assert "nothing to test: the command ended with code 1: no board \\x1b[2Jhere" in said.err
+    assert "\x1b" not in said.err  # what a client prints moves no cursor
     assert "the last" in said.err
 
 

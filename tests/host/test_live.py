@@ -38,6 +38,16 @@ def test_view_prints_plain_lines_without_a_terminal():
     )
 
 
+def test_view_shows_what_a_device_says_without_its_control_characters():
+    with View(plain()) as view:
+        view.say(1, "board", "\x1b[2Jtold")
+        view.failed(1, "\x9b31m")
+        view.note("\ud800")
+    shown = written(view)
+    assert all(line.isprintable() for line in shown.splitlines())
+    assert "\\x1b[2Jtold" in shown
+
+
 def test_view_does_not_break_long_lines_without_a_terminal():
     with View(plain(40)) as view:
         view.say(1, "host", "word " * 40)

@@ -47,6 +47,7 @@ examples:
 It ends with 0 when no MUST failed, 1 when one did, 2 when it could not begin. docs/conformance.md says how to make a
 server or a client testable, and how to use the vectors of schema/examples from another language.
 """
+MOST_PATIENCE_S = 3600
 OUTPUT_LINES = 40
 """Of what a client's command printed, shown when it failed."""
 
@@ -132,7 +133,16 @@ def add_common(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Test one side; raises `UsageError` for what the operator can mend."""
+    places(args)
     return int(args.test(args))
+
+
+def places(args: argparse.Namespace) -> None:
+    """Raises `UsageError` for a report that could not be written, before the test and not after it."""
+    for path in (args.junit, args.json, args.html):
+        if path is not None and (path.is_dir() or not path.parent.is_dir()):
+            why = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+            raise UsageError(f"cannot write {path}: {why}")
 
 
 def checked(args: argparse.Namespace, checks: Sequence[Check]) -> list[Check]:
@@ -155,6 +165,7 @@ def listing(checks: Sequence[Check]) -> int:
 def deliver(report: Report, args: argparse.Namespace, console: Console) -> int:
     """Show the report, write the files that are asked for; returns the exit code."""
     report.print(console, everything=args.all)
+    failed: list[str] = []
     for path, text in (
         (args.junit, report.to_junit),
         (args.json, report.to_json),
@@ -164,7 +175,9 @@ def deliver(report: Report, args: argparse.Namespace, console: Console) -> int:
             try:
                 path.write_text(text(), encoding="utf-8")
             except OSError as error:
-                raise UsageError(f"cannot write {path}: {error.strerror or error}") from None
+                failed.append(f"cannot write {path}: {error.strerror or error}")
+    if failed:  # the others are written all the same: what they tell took minutes
+        raise UsageError("; ".join(failed))
     return report.exit_code
 
 
@@ -177,13 +190,13 @@ def _server(args: argparse.Namespace) -> int:
         return listing(checks)
     if args.url is None:
         raise UsageError("give the server's URL, such as ws://127.0.0.1:8765")
-    parts = urlsplit(args.url)
-    if parts.scheme not in ("ws", "wss") or not parts.hostname:
-        raise UsageError(f"{args.url} is not an address of the form ws://HOST:PORT or wss://HOST:PORT")
+    scheme = _scheme(args.url)
     if args.jobs < 1:
         raise UsageError(f"--jobs {args.jobs} must be at least 1")
+    if not 0 < args.patience <= MOST_PATIENCE_S:
+        raise UsageError(f"--patience {args.patience:g} must be above 0 and at most {MOST_PATIENCE_S:,}")
     tokens = (_token(args.token_file), _token(args.other_token_file))
-    return asyncio.run(_test_server(args, checks, tokens, _trust(args, parts.scheme)))
+    return asyncio.run(_test_server(args, checks, tokens, _trust(args, scheme)))
 
 
 async def _test_server(
@@ -210,6 +223,20 @@ async def _test_server(
     if not server.profile:
         console.print("[yellow]The server has no answer to 'test profile': see docs/conformance.md[/yellow]")
     return deliver(report, args, console)
+
+
+def _scheme(url: str) -> str:
+    """`ws` or `wss`; raises `UsageError` for what is no server's URL."""
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("ws", "wss") and parts.hostname and parts.port != 0
+    except ValueError:  # a port that is no number, or is too high; half an IPv6 address
+        valid = False
+    if not valid:
+        raise UsageError(f"{url} is not an address of the form ws://HOST:PORT or wss://HOST:PORT")
+    if parts.username is not None or parts.password is not None:
+        raise UsageError("no credentials in the URL (vRT §2.1): give --token-file")
+    return parts.scheme
 
 
 def _wanted(findings: Sequence[Finding], checks: Sequence[Check]) -> list[Finding]:
@@ -251,6 +278,8 @@ def _client(args: argparse.Namespace) -> int:
         return listing(checks)
     if args.serial is not None and args.listen is not None:
         raise UsageError("give either --serial or --listen")
+    if args.serial == "":
+        raise UsageError("--serial: give the port, such as /dev/ttyACM0")
     if args.serial is None and bool(args.words) == (args.listen is not None):
         raise UsageError(
             f"give either a command that starts the client, after --, with {URL} in it, or --listen, or --serial"
@@ -293,8 +322,12 @@ async def _test_client(args: argparse.Namespace, checks: Sequence[Check]) -> int
 def _listener(args: argparse.Namespace) -> WebSocketListener | SerialListener:
     if args.serial is not None:
         return SerialListener(args.serial)
-    host, port = ("127.0.0.1", 0) if args.listen is None else _address(args.listen)
-    return WebSocketListener(host, port)
+    if args.listen is None:
+        return WebSocketListener("127.0.0.1", 0)
+    at = address(args.listen, "127.0.0.1")
+    if at is None:
+        raise UsageError(f"--listen {args.listen}: write PORT, or HOST:PORT such as 0.0.0.0:8765")
+    return WebSocketListener(*at)
 
 
 @contextlib.asynccontextmanager
@@ -304,6 +337,8 @@ async def _listening(listener: WebSocketListener | SerialListener, where: str | 
             await stack.enter_async_context(listener)
         except OSError as error:
             raise UsageError(f"cannot listen at {where}: {error.strerror or error}") from None
+        except UnicodeError:  # what no resolver is asked for
+            raise UsageError(f"cannot listen at {where}: this is no name of a host") from None
         yield
 
 
@@ -313,9 +348,9 @@ def _show_output(command: Command | None) -> None:
         print(f"the last {len(lines)} lines of the client:", *lines, sep="\n  ", file=sys.stderr)
 
 
-def _address(word: str) -> tuple[str, int]:
-    """`[HOST:]PORT`; this computer alone when there is no host."""
+def address(word: str, usual: str) -> tuple[str, int] | None:
+    """`[HOST:]PORT`, None for what is something else; `usual` is the host when there is none."""
     host, _, port = word.rpartition(":")
-    if not port.isdigit() or not 0 < int(port) < 65536:
-        raise UsageError(f"--listen {word}: write PORT, or HOST:PORT such as 0.0.0.0:8765")
-    return host.strip("[]") or "127.0.0.1", int(port)
+    if not (port.isascii() and port.isdigit()) or not 0 < int(port[:6]) < 65536:
+        return None
+    return host.strip("[]") or usual, int(port)

@@ -14,7 +14,7 @@ from typing import Any
 
 from rich.console import Console
 
-from vrt_host.commands.conformance import deliver
+from vrt_host.commands.conformance import address, deliver, places
 from vrt_host.conformance.checks import Finding, Outcome
 from vrt_host.conformance.report import Report
 from vrt_host.conformance.run import Pace
@@ -79,7 +79,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--session", default="", metavar="ID", help="of a capture: how its id begins (default: the longest)")
     add(
         "--tools",
-        default="house",
         metavar="house|conformance|FILE",
         help="--replay: the tools of the simulated board (default: house)",
     )
@@ -101,6 +100,13 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--factor {args.factor:g} must be above 0 and at most 1000")
     if args.picture is not None and len(args.scenarios) > 1:
         raise UsageError("--picture draws one scenario; name one")
+    if args.tools is not None and not args.replay:
+        raise UsageError("--tools is for --replay: a scenario names its own")
+    if args.session and args.scenarios:
+        raise UsageError("--session is for a capture, with --replay or --show")
+    places(args)
+    if args.picture is not None and args.picture.is_dir():
+        raise UsageError(f"cannot draw {args.picture}: it is a folder")
     view = View(live.console())
     if args.show:
         return _show(args, view)
@@ -131,7 +137,11 @@ def _plays(args: argparse.Namespace) -> list[_Play]:
         name, lines = choose(load(args.replay), args.session)
         title = f"session {name} of {args.replay.name}"
         why = "The recorded host speaks again; what the board answers is compared."
-        return [_Play(Scenario("replay", title, why, "§7.2", (), files.tools(args.tools, Path())), lines)]
+        return [
+            _Play(
+                Scenario("replay", title, why, "§7.2", (), files.tools(args.tools or "house", Path())), lines
+            )
+        ]
     scenarios = [files.load(files.find(word)) for word in args.scenarios]
     names = [one.name for one in scenarios]
     for name in names:
@@ -242,7 +252,7 @@ def _address(word: str) -> tuple[str, int] | str | None:
         return None
     if kind == "serial" and rest:
         return rest
-    host, _, port = rest.rpartition(":")
-    if kind != "listen" or not port.isdigit() or not 0 < int(port) < 65536:
+    at = address(rest, "0.0.0.0") if kind == "listen" else None
+    if at is None:
         raise UsageError(f"--device {word}: write sim, listen:PORT, listen:HOST:PORT or serial:PORT")
-    return host.strip("[]") or "0.0.0.0", int(port)
+    return at

@@ -193,7 +193,7 @@ class Ledger:
     def _clean(self, text: str) -> str:
         for secret in self._secrets:
             text = text.replace(secret, "***")
-        return " ".join(text.split())
+        return printable(" ".join(text.split()))
 
 
 class Sheet:
@@ -248,6 +248,17 @@ class Sheet:
             raise KeyError(f"the scenario does not declare {check_id}")
         self._open.discard(check_id)
         self._last = check_id
+
+
+def printable(text: str) -> str:
+    """What a peer said, for a terminal and a file: without what would move the cursor, or is no character at all."""
+    return (
+        text if text.isprintable() else "".join(one if one.isprintable() else _escaped(one) for one in text)
+    )
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
 
 
 def shown(frame: Any) -> str:

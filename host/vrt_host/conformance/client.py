@@ -28,13 +28,15 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidHandshake, InvalidURI, WebSocketException
 
 from vrt_host.config import is_loopback
-from vrt_host.conformance.checks import NotTestable, Unmet, shown
+from vrt_host.conformance.checks import NotTestable, Unmet, printable, shown
 from vrt_host.conformance.line import Line
 from vrt_host.conformance.run import Pace
 from vrt_host.conformance.watch import Watch
 from vrt_host.protocol.wire import Message
 
 CONNECT_S = 10.0
+MOST_BYTES = 1 << 26
+"""Of a frame of the server's; a larger one ends the connection, with 1009."""
 TRANSIENT = frozenset({"hello", "ack", "ping"})
 ECHO: Message = {
     "name": "test.echo",
@@ -42,6 +44,14 @@ ECHO: Message = {
     "parameters": {"type": "object", "properties": {"value": {"type": "string"}}, "required": ["value"]},
 }
 """The tool that the profile's calls are for."""
+
+
+class _Connect(connect):
+    """To the server that was named and to no other, which would get the token, too."""
+
+    def process_redirect(self, exc: Exception) -> Exception:
+        """A redirect is a refusal."""
+        return exc
 
 
 class Device:
@@ -171,7 +181,11 @@ class Device:
             self.turns.add(message["turnId"])
 
     async def __aenter__(self) -> Self:
-        await self.open()
+        try:
+            await self.open()
+        except BaseException:
+            await self._lines.aclose()
+            raise
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -227,13 +241,13 @@ class Server:
 
     async def connect(self) -> ClientConnection:
         """A WebSocket."""
-        return await connect(
+        return await _Connect(
             self.url,
             ssl=self.tls,
             proxy=None if is_loopback(urlsplit(self.url).hostname or "") else True,
             compression=None,
             ping_interval=None,
-            max_size=None,
+            max_size=MOST_BYTES,
             max_queue=None,
             open_timeout=self.pace.s(CONNECT_S),
             close_timeout=self.pace.s(1.0),
@@ -243,10 +257,10 @@ class Server:
 def why(error: Exception) -> str:
     """What a connection failed of, in one line."""
     if isinstance(error, InvalidHandshake):
-        return f"it does not take a WebSocket ({error})"
+        return printable(f"it does not take a WebSocket ({error})")
     if isinstance(error, InvalidURI):
         return "it is not an address of the form ws://HOST:PORT or wss://HOST:PORT"
     if isinstance(error, TimeoutError):
         return "it did not answer in time"
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return " ".join(text.split())
+    return printable(" ".join(text.split()))

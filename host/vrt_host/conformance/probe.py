@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from vrt_host.conformance.checks import Unmet
 from vrt_host.conformance.client import Server, why
 from vrt_host.errors import UsageError
@@ -17,12 +19,12 @@ async def reach(server: Server) -> None:
     except Exception as error:  # whatever a resolver, TLS or HTTP can say
         raise UsageError(f"cannot reach {server.url}: {why(error)}") from None
     await socket.close()
-    async with server.line() as line:
-        await line.send({"v": 1, "seq": 0, "type": "hello", **server.credential})
-        try:
+    try:
+        async with server.line() as line:
+            await line.send({"v": 1, "seq": 0, "type": "hello", **server.credential})
             answer = await line.until("ready", "error")
-        except Unmet:
-            return  # the suite will say what is wrong with it
+    except Unmet:
+        return  # the suite will say what is wrong with it
     if answer.get("code") == "UNAUTHORIZED":
         told = "the token of --token-file" if server.token else "a hello without a token; give --token-file"
         raise UsageError(f"{server.url} does not take {told}")
@@ -31,7 +33,7 @@ async def reach(server: Server) -> None:
 async def profile(server: Server) -> frozenset[str]:
     """The steering texts that the server says it knows; none when it has no profile."""
     try:
-        async with server.session() as device:
+        async with server.session() as device, asyncio.timeout(server.pace.s(PROFILE_S)):
             await device.send("text", text="test profile")
             said = ""
             while True:
@@ -40,5 +42,5 @@ async def profile(server: Server) -> frozenset[str]:
                     said += message["text"]
                 elif message["state"] == "idle":
                     return frozenset(said.split())
-    except Unmet:
+    except (Unmet, TimeoutError):
         return frozenset()

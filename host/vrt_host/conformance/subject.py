@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
+from vrt_host.conformance.checks import printable
 from vrt_host.errors import UsageError
 
 _LINES: Final = 200
@@ -52,7 +53,7 @@ class Command:
     async def start(self, url: str) -> None:
         """Start it; raises `UsageError` when there is no such program."""
         words = [word.replace(URL, url) for word in self._words]
-        self.output.append(f"$ {shlex.join(words)}")
+        self.output.append(printable(f"$ {shlex.join(words)}"))
         try:
             self._process = await asyncio.create_subprocess_exec(
                 *words,
@@ -94,7 +95,7 @@ class Command:
     async def _read(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None
         while line := await _line(process.stdout):
-            self.output.append(line.rstrip("\r\n"))
+            self.output.append(printable(line.rstrip("\r\n")))
 
 
 class Operator:

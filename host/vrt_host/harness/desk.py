@@ -145,10 +145,11 @@ class Wire(Proxy):
     async def __aenter__(self) -> Self:
         try:
             self._server = await asyncio.start_server(self._accept, *self._at)
-        except OSError as error:
-            raise UsageError(
-                f"cannot listen at {self._at[0]}:{self._at[1]}: {error.strerror or error}"
-            ) from None
+        except (OSError, UnicodeError) as error:
+            why = getattr(error, "strerror", None) or (
+                "this is no name of a host" if isinstance(error, UnicodeError) else error
+            )
+            raise UsageError(f"cannot listen at {self._at[0]}:{self._at[1]}: {why}") from None
         return self
 
     @property

@@ -20,6 +20,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from vrt_host.conformance.checks import printable
 from vrt_host.sim.wav import Samples
 
 _BARS = " ▁▂▃▄▅▆▇█"
@@ -101,12 +102,14 @@ class View:
         bar.append(f" {self._time:6.1f} s ", "reverse")
         bar.append("  mic ", "bright_black").append("".join(self._mic), STYLES["user"])
         bar.append("  speaker ", "bright_black").append("".join(self._speaker), STYLES["speaker"])
-        bar.append("  light ", "bright_black").append(f"● {self.light}", _LIGHTS.get(self.light, ""))
-        bar.append("  turn ", "bright_black").append(self.turn or "-")
+        bar.append("  light ", "bright_black").append(
+            f"● {printable(self.light)}", _LIGHTS.get(self.light, "")
+        )
+        bar.append("  turn ", "bright_black").append(printable(self.turn) or "-")
         if not self.connected:
             bar.append("  not connected", STYLES["network"])
         if self.call:
-            bar.append(f"  {self.call}", STYLES["call"])
+            bar.append(f"  {printable(self.call)}", STYLES["call"])
         return bar
 
     def heard(self, time: float, mic: Samples, speaker: Samples) -> None:
@@ -118,13 +121,13 @@ class View:
     def title(self, text: str, detail: str = "") -> None:
         """A heading with an empty line before it."""
         self.console.print()
-        line = f"[bold]{escape(text)}[/]"
-        self.console.print(f"{line}  [bright_black]{escape(detail)}[/]" if detail else line, highlight=False)
+        line = f"[bold]{_safe(text)}[/]"
+        self.console.print(f"{line}  [bright_black]{_safe(detail)}[/]" if detail else line, highlight=False)
 
     def say(self, time: float, who: str, text: str) -> None:
         """One line of what happens: `who` is a key of `STYLES`."""
         style = STYLES.get(who, "")
-        self._line(time, f"[{style}]{escape(who):<8}[/]" if style else f"{escape(who):<8}", text)
+        self._line(time, f"[{style}]{_safe(who):<8}[/]" if style else f"{_safe(who):<8}", text)
 
     def passed(self, time: float, text: str, detail: str = "") -> None:
         """A step that happened as it should."""
@@ -137,7 +140,7 @@ class View:
     def note(self, text: str) -> None:
         """A line without a time."""
         soft = not self.console.is_terminal
-        self.console.print(f"  [bright_black]{escape(text)}[/]", highlight=False, soft_wrap=soft)
+        self.console.print(f"  [bright_black]{_safe(text)}[/]", highlight=False, soft_wrap=soft)
 
     def table(self, title: str, rows: list[tuple[str, str, str]]) -> None:
         """A table of name, value and remark."""
@@ -145,7 +148,7 @@ class View:
             title=title, title_justify="left", title_style="bold", show_header=False, pad_edge=False
         )
         for name, value, remark in rows:
-            table.add_row(escape(name), f"[bold]{escape(value)}[/]", f"[bright_black]{escape(remark)}[/]")
+            table.add_row(_safe(name), f"[bold]{_safe(value)}[/]", f"[bright_black]{_safe(remark)}[/]")
         self.console.print()
         self.console.print(table)
 
@@ -153,13 +156,18 @@ class View:
         """The last line."""
         mark = "[bold green]PASSED[/]" if ok else "[bold red]FAILED[/]"
         self.console.print()
-        self.console.print(f"{mark}  {escape(text)}", highlight=False, soft_wrap=True)
+        self.console.print(f"{mark}  {_safe(text)}", highlight=False, soft_wrap=True)
 
     def _line(self, time: float, mark: str, text: str, detail: str = "") -> None:
-        line = f"[bright_black]{time:7.2f}[/]  {mark} {escape(text)}"
+        line = f"[bright_black]{time:7.2f}[/]  {mark} {_safe(text)}"
         if detail:
-            line += f"  [bright_black]{escape(detail)}[/]"
+            line += f"  [bright_black]{_safe(detail)}[/]"
         self.console.print(line, highlight=False, soft_wrap=not self.console.is_terminal)
+
+
+def _safe(text: str) -> str:
+    """As it stands: no markup, and no control characters of whoever said it."""
+    return escape(printable(text))
 
 
 def _bar(sound: Samples) -> str:

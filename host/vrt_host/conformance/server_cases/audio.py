@@ -85,9 +85,12 @@ async def output_audio(server: Server, sheet: Sheet) -> None:
             told = f"{ms:.0f} ms in {shown(device.ready['output'])}"
             sheet.settle("server.audio.output-format", least <= ms <= most, told)
 
-    async with asyncio.TaskGroup() as group:
-        for preference in (PCMU, PCM16):
-            group.create_task(play(preference))
+    try:
+        async with asyncio.TaskGroup() as group:
+            for preference in (PCMU, PCM16):
+                group.create_task(play(preference))
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from None
 
 
 @scenario(
