@@ -216,6 +216,18 @@ async def test_device_that_interrupts_hears_nothing_more_of_it(stage):
     assert stage.duplex.opening()[0]["content"][0]["text"] == "one two"
 
 
+async def test_model_that_does_not_stop_is_not_heard_again(stage):
+    stage.sounds(1)
+    heard = stage.heard_s("turn-1")
+    stage.duplex.interrupted("turn-1", [Heard(stage.all(Audio)[0].item, 500)])
+    stage.sounds(30)
+    assert stage.heard_s("turn-1") == heard
+    assert len(stage.all(TurnBegin)) == 1
+    stage.silent(0.24)
+    stage.sounds(0.2)
+    assert len(stage.all(TurnBegin)) == 2
+
+
 async def test_answer_that_was_interrupted_before_it_came_is_passed_over_as_a_whole(stage):
     stage.user("Tell me")
     stage.duplex.interrupted("turn-1", [])

@@ -331,8 +331,8 @@ class Duplex:
                 self._fall_silent(turn)
 
     def _pass_over(self, sounds: bool) -> None:
-        if sounds and self._unwanted == "speech":
-            self._hush("sound")  # this is it; it ends with a silence
+        if sounds:
+            self._hush("sound")  # this is it; it ends with a silence, whenever that comes
         elif self._unwanted == "sound" and self._silent_s >= _HUSH_S:
             self._unwanted = ""
 
