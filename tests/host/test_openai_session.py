@@ -456,12 +456,13 @@ def test_call_that_cannot_be_understood_does_not_hold_up_the_turn(answering):
 # --- what the server does not say
 
 
-@pytest.mark.parametrize("asked", [True, False])
+@pytest.mark.parametrize("asked", ["text", "speech", "speech that is not committed"])
 def test_answer_that_does_not_begin_is_not_waited_for_without_end(stage, asked):
-    if asked:
+    if asked == "text":
         stage.dialogue.user_text("Hello")
     else:
-        stage.speech()
+        stage.speech(commit=asked == "speech")
+        stage.hear("input_audio_buffer.speech_stopped", item_id="u1", audio_end_ms=900)
     stage.timers[-1]()
     assert stage.told == [("gone", "turn-1")]
     stage.sent()

@@ -193,7 +193,7 @@ class Dialogue:
 
     def _overdue(self, turn: Turn, number: int, error: ProviderError | None) -> None:
         responses, active = self._responses, self._responses.active
-        heard = turn.user is not None and not turn.answered and not turn.ended and not turn.dead
+        heard = not (turn.answered or turn.ended or turn.dead or turn.listening or turn.open)
         if turn.asks != number or not (responses.awaited(turn) or heard):
             if error is not None:
                 self._told(error, None)
@@ -284,6 +284,7 @@ class Dialogue:
             turn.listening = False
             if not turn.dead:
                 self._emit(TurnState(turn.key, "thinking"))
+                self._expect(turn)
 
     def _on_committed(self, event: Mapping[str, Any]) -> None:
         item = str(event["item_id"])
