@@ -126,7 +126,7 @@ def test_crashes_soon_after_the_start_never_end_in_a_loop():
 def test_who_mends_it_at_the_cable_waits_for_no_rest():
     # A soft reset is somebody's at the console: nothing else makes one.
     memory = flash()
-    for _ in range(4):
+    for _ in range(3):
         boot(memory)
     board = boot(memory, "soft")
     assert board.codes() == ["CRASH"]
