@@ -93,7 +93,7 @@ class Assembly:
         if not isinstance(total, int) or isinstance(total, bool) or total < 1:
             raise FrameError("it is a chunk, and does not say of how many")
         if frame.sequence != len(chunks) or frame.sequence >= total:
-            raise FrameError(f"chunk {len(chunks)} of {total} should come, and {frame.sequence} does")
+            raise FrameError(f"it is chunk {frame.sequence} of {total}, and {len(chunks)} should come")
         chunks.append(frame.payload)
         if sum(map(len, chunks)) > TRANSFER_BYTES:
             raise FrameError(f"its transfer has more than {TRANSFER_BYTES:,} bytes")

@@ -244,7 +244,7 @@ Incoming = (
 )
 
 
-_URL = re.compile(r"https?://[^/]")
+_URL = re.compile(r"https?://[^/].*", re.DOTALL)
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 _FACET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,127}")
 _PARTS = ("text", "image", "audio", "video", "file")
@@ -281,7 +281,7 @@ class _Reader:
 
     def matching(self, name: str, pattern: re.Pattern[str], what: str, default: str | None = None) -> str:
         value = self.text(name, default)
-        if value != default and not pattern.match(value):
+        if value != default and not pattern.fullmatch(value):
             raise self.wrong(name, what)
         return value
 
