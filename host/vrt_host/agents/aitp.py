@@ -15,13 +15,13 @@ from typing import Any, ClassVar
 
 from vrt_host import __version__
 from vrt_host.agents import aitp_messages as messages
-from vrt_host.agents.aitp_dialogue import Dialogue, as_context
+from vrt_host.agents.aitp_dialogue import Dialogue
 from vrt_host.agents.aitp_ears import Clip, ears
 from vrt_host.agents.aitp_link import Link
 from vrt_host.agents.aitp_messages import AitpError, Frame, HandshakeAck, Message
 from vrt_host.agents.aitp_options import Options
+from vrt_host.agents.aitp_page import Page
 from vrt_host.agents.aitp_sound import recording
-from vrt_host.agents.aitp_tools import declaration, named
 from vrt_host.agents.base import (
     Abilities,
     Agent,
@@ -48,9 +48,6 @@ __all__ = ["Aitp", "Options"]
 INPUT = Format("pcm16", messages.INPUT_RATE)
 OUTPUT = Format("pcm16", messages.OUTPUT_RATE)
 
-BEFORE = "earlierConversation"
-"""The member of the context that tells a new session of the server's what was said in the one before."""
-_TITLE = "vRT device"
 _MIC_BYTES = 5 * INPUT.bytes_per_second
 """Of the user's audio that may wait while there is no connection; beyond it the oldest is dropped."""
 _CHUNK_BYTES = INPUT.bytes_per_second // 10
@@ -63,7 +60,7 @@ _FRAMES = 128
 """Messages to the server that may wait, audio apart."""
 _TICK_S = 0.1
 _STALL_S = 0.5
-"""No audio for about so long before speech was found to end: the microphone was switched off."""
+"""No audio for so long: the microphone was switched off."""
 _SHORTEST_MS = 160
 """Of speech; less is a noise."""
 _REPEATED_S = 10.0
@@ -80,7 +77,6 @@ class Aitp(Agent):
         self._options = options
         self._tasks = Tasks(self.name, self._failed)
         self._link: Link | None = None
-        self._ack: HandshakeAck | None = None
         self._malformed = False
         self._frames: deque[tuple[str, Frame]] = deque()
         self._unconfirmed: deque[Frame] = deque()
@@ -91,10 +87,8 @@ class Aitp(Agent):
         self._mic_at = 0.0
         self._heard_bytes = 0
         """Of audio since the user began to speak."""
-        self._deaf = False
-        self._context: Json = None
-        self._context_due = False
-        self._refused_context = False
+        self._streaming = False
+        self._deaf = self._deaf_told = False
         self._to_send = asyncio.Event()
         self._speech: deque[AgentEvent] = deque()
         self._speech_bytes = 0
@@ -114,8 +108,7 @@ class Aitp(Agent):
         """Connect and shake hands; what the server refuses is told in one line."""
         self._loop = asyncio.get_running_loop()
         self._port = port
-        self._all_tools = session.tools
-        self._context = session.context
+        self._page = Page(session.tools, session.context)
         self._dialogue = Dialogue(self, session.tools, pending_results=self._options.pending_results)
         self._ears = None
         try:
@@ -162,8 +155,12 @@ class Aitp(Agent):
     def user_audio(self, payload: bytes) -> None:
         """`Agent.user_audio`."""
         if self._deaf:
+            if not self._deaf_told:
+                self._deaf_told = True
+                self.report("the server takes no audio, and answers only what is typed")
             return
         self._mic_at = self._loop.time()
+        self._streaming = True
         self._heard_bytes += len(payload)
         if self._ears is not None:
             self._ears.hear(payload)
@@ -214,9 +211,8 @@ class Aitp(Agent):
 
     def context(self, value: Json) -> None:
         """`Agent.context`; many changes at once are one message, which goes out before all that waits."""
-        self._context = value
-        self._refused_context = False
-        self.context_changed()
+        self._page.change(value)
+        self._to_send.set()
 
     # --- what the dialogue makes (`aitp_turn.Outlet`)
 
@@ -278,7 +274,7 @@ class Aitp(Agent):
 
     def context_changed(self) -> None:
         """The server has to be told the context again."""
-        self._context_due = True
+        self._page.due = True
         self._to_send.set()
 
     async def _talk(self) -> None:
@@ -296,11 +292,15 @@ class Aitp(Agent):
     # --- time
 
     def _watch(self) -> None:
-        if self._timer is None and (self._dialogue.waiting or self._mic):
+        if self._timer is None and (self._dialogue.waiting or self._streaming):
             self._timer = self._loop.call_later(_TICK_S, self._tick)
 
     def _tick(self) -> None:
         self._timer = None
+        if self._streaming and self.now() - self._mic_at >= _STALL_S:
+            self._streaming = False
+            if self._ears is None:
+                self._dialogue.speech_ended("user_stop")
         self._dialogue.tick()
         if self._mic:
             self._to_send.set()
@@ -364,9 +364,9 @@ class Aitp(Agent):
         """The context first, then control, then audio as it has gathered. Ends with the connection."""
         with contextlib.suppress(ProviderError):  # the reader says it, too
             while True:
-                if self._context_due:
-                    self._context_due = False
-                    await link.send(messages.message("CONTEXT_UPDATE", self._update(), link.session))
+                if self._page.due:
+                    update = self._page.update(self._dialogue.history.before())
+                    await link.send(messages.message("CONTEXT_UPDATE", update, link.session))
                 elif self._frames and not (self._frames[0][0] == "VOICE_INPUT_END" and self._mic):
                     await self._send_frame(link)
                 elif self._mic:
@@ -390,31 +390,10 @@ class Aitp(Agent):
         self._mic_bytes -= len(payload)
         sound = {"data": messages.encoded(payload), "mimeType": messages.sound_type(INPUT.sample_rate)}
         await link.send(messages.message("AUDIO_STREAM", sound, link.session))
-        if self._mic_bytes < _CHUNK_BYTES and not (self._frames or self._context_due):
+        if self._mic_bytes < _CHUNK_BYTES and not (self._frames or self._page.due):
             self._to_send.clear()
             self._watch()
             await self._to_send.wait()
-
-    def _update(self) -> Frame:
-        """CONTEXT_UPDATE: the tools that the server takes, and the context; in it, what a session before this one was about."""
-        assert self._ack is not None
-        tools = list(self._all_tools) if "tools" in self._ack.capabilities else []
-        update = {
-            "url": "",
-            "title": _TITLE,
-            "activeTools": [declaration(tool) for tool in tools[: self._ack.max_active_tools]],
-        }
-        said = self._dialogue.history.before()
-        context = messages.fitting(as_context(self._context), said, BEFORE)
-        if context is None:
-            if not self._refused_context:
-                self._refused_context = True
-                log.warning(
-                    "aitp: the application's context is larger than the %d bytes that the server takes; it is not told",
-                    messages.CONTEXT_BYTES,
-                )
-            context = messages.fitting({}, said, BEFORE)
-        return update | {"context": context or {}}
 
     def _lost(self, error: AitpError) -> None:
         """The connection ended by itself. The device is told where that costs it something."""
@@ -453,33 +432,17 @@ class Aitp(Agent):
         url, headers = self._options.address()
         first = messages.handshake(shown(self._options.api_key), __version__)
         link, ack, came = await Link.open(url, headers, first, self._options.connect_timeout_s)
-        self._link, self._ack = link, ack
+        self._link = link
         self._malformed = self._mic_dropped = False
         self._told = ("", float("-inf"))
         self._frames.clear()
-        self._heed(ack)
-        self.context_changed()
+        self._deaf = "audio" not in ack.capabilities
+        self._page.heed(ack)
+        self._to_send.set()
         self._dialogue.connected()
         for message in came:
             self._take(message)
         return link
-
-    def _heed(self, ack: HandshakeAck) -> None:
-        """What the server does not take is left out, and told."""
-        left_out = self._all_tools[ack.max_active_tools :]
-        if "tools" not in ack.capabilities and self._all_tools:
-            log.warning(
-                "aitp: the server takes no tools: it will call none of %.500s", named(self._all_tools)
-            )
-        elif left_out:
-            log.warning(
-                "aitp: the server takes %d tools: it will not call %.500s",
-                ack.max_active_tools,
-                named(left_out),
-            )
-        self._deaf = "audio" not in ack.capabilities
-        if self._deaf:
-            log.warning("aitp: the server takes no audio: it answers only what is typed")
 
     def _secrets(self) -> tuple[str]:
         return (shown(self._options.api_key),)

@@ -33,7 +33,6 @@ from vrt_host.agents.base import (
     AudioBegin,
     Call,
     Heard,
-    Json,
     Text,
     Tool,
     ToolResult,
@@ -48,7 +47,9 @@ Reason = Literal["user_stop", "vad", "timeout"]
 _EMPTY_S = 3.0
 """So long an answer that was said to be done and empty may still begin: live voice says twice that the one before is done."""
 _HELD_S = 5.0
-"""How long a text waits for what the server says to a refusal."""
+"""How long a text waits for what the server says to a refusal, and the end of an answer in text for its sound."""
+_LAST_S = 1.0
+"""So long that may be in coming once it has begun."""
 _ANSWERED_S = 1.0
 """An answer to the server's question is complete when no more words have come for so long."""
 _HEARD_BEFORE = "[Transcription] "
@@ -80,7 +81,7 @@ class Dialogue(Turns):
     def connected(self) -> None:
         """There is a session of the server's, which knows nothing but what it is told from now on."""
         if self._calls.connection:
-            self.history.renew()
+            self.history.renew(sum(said["modality"] == "text" for said in self._inputs))
         self._calls.connected()
         self._online = True
         self._unplayable = False
@@ -143,7 +144,9 @@ class Dialogue(Turns):
         turn = self._turn
         if turn is not None and not (turn.ended or turn.out) and (turn.typed or not turn.asked):
             return  # typed and not answered: part of it
-        if turn is not None and not (turn.ended and self._outlet.idle()):
+        if turn is not None and not turn.out:
+            turn.left = True  # the user goes on after a pause: nobody was talking
+        elif turn is not None and not (turn.ended and self._outlet.idle()):
             self._leave(turn)
         self._begin("listening")
 
@@ -157,6 +160,8 @@ class Dialogue(Turns):
                 self._finish(turn)
             return
         if recording is not None:
+            if listening and turn is not None:
+                turn.recorded = True
             self._inputs.append(recording)
             self._send_inputs()
         else:
@@ -283,6 +288,8 @@ class Dialogue(Turns):
             return
         if pcm and turn.item is not None:
             self._outlet.say(Audio(turn.key, turn.item, pcm))
+        if turn.done:
+            turn.ends_at = self._outlet.now() + _LAST_S
 
     def _on_done(self) -> None:
         """The server says that an answer is over."""
@@ -296,6 +303,8 @@ class Dialogue(Turns):
         elif self._inputs:
             self._held_until = 0.0
             self._send_inputs()
+        elif turn.out and turn.recorded and turn.item is None:
+            turn.done, turn.ends_at = True, self._outlet.now() + _HELD_S
         elif turn.out:
             self._finish(turn)
         elif turn.asked:
@@ -361,8 +370,9 @@ class Dialogue(Turns):
         role, text = found
         if role == "user":
             self._on_heard(text)
-        elif (turn := self._turn) is not None and not turn.ended and turn.asked and not self._dead:
-            turn = self._responding() or turn
+        elif (turn := self._turn) is not None and not turn.ended and (turn.asked or turn.heard or turn.out):
+            if self._responding() is None:
+                return
             turn.said += "" if turn.texted else text
             self._outlet.say(Transcript(turn.key, "agent", text, final=False, item=turn.item))
         elif self._turn is not None and self._turn.open:
@@ -459,8 +469,3 @@ class Dialogue(Turns):
                 self._judge_speech(self._turn)
             self._ask_user()
         self._wait(now)
-
-
-def as_context(value: Json) -> Frame:
-    """The application's context as the object that AITP takes."""
-    return value if isinstance(value, dict) else {} if value is None else {"application": value}

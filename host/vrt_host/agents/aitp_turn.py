@@ -42,6 +42,9 @@ class Turn:
     item: str | None = None
     open: bool = False
     texted: bool = False
+    recorded: bool = False
+    """It answers a whole message of speech: the server may send a text, say that it is done, and then send its sound."""
+    done: bool = False
     calls: set[str] = field(default_factory=set)
 
 
@@ -76,9 +79,9 @@ class History:
         self.add(role, text)
         self._known = 0
 
-    def renew(self) -> None:
-        """The session is another."""
-        self._known = 0
+    def renew(self, known: int) -> None:
+        """The session is another; it is told the newest `known` entries by itself."""
+        self._known = known
 
     def before(self) -> list[dict[str, str]]:
         """What the present session has to be told."""
