@@ -26,8 +26,8 @@ from vrt_host.agents.base import (
     TurnEnd,
 )
 from vrt_host.agents.model_tools import ToolNames
-from vrt_host.agents.openai_duplex import Duplex, loud
-from vrt_host.agents.openai_jitter import Jitter
+from vrt_host.agents.openai_duplex import Duplex
+from vrt_host.agents.openai_jitter import Jitter, loud
 from vrt_host.agents.openai_live import LiveAgent, Options
 from vrt_host.agents.options import load
 from vrt_host.agents.provider import ProviderError
@@ -266,6 +266,16 @@ async def test_words_that_come_before_their_sound_are_of_the_same_turn(stage):
     stage.silent(0.7)
     assert stage.all(TurnEnd) == [TurnEnd("turn-1")]
     assert {one.turn for one in stage.all(Transcript)} == {"turn-1"}
+
+
+async def test_voice_that_stops_without_a_silence_is_a_turn_that_ends(stage):
+    stage.says("Good day.")
+    stage.sounds(0.4)
+    for _ in range(50):
+        stage.clock.passes(0.1)
+        stage.duplex.tick()
+    assert len(stage.all(AudioEnd)) == 1
+    assert stage.all(TurnEnd) == [TurnEnd("turn-1")]
 
 
 async def test_text_that_the_server_does_not_answer_is_told(stage):

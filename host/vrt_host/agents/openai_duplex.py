@@ -14,8 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import numpy as np
-
 from vrt_host.agents.base import (
     AgentEvent,
     Audio,
@@ -34,7 +32,7 @@ from vrt_host.agents.model_tools import ToolNames
 from vrt_host.agents.openai_backend import Backend
 from vrt_host.agents.openai_errors import AGAIN, from_error
 from vrt_host.agents.openai_history import Entry, History, Said, data_message, heard_part
-from vrt_host.agents.openai_jitter import Jitter
+from vrt_host.agents.openai_jitter import Jitter, loud
 from vrt_host.agents.openai_responses import Item, Message, ModelCall, prune
 from vrt_host.agents.provider import ProviderError
 
@@ -50,6 +48,8 @@ _WORK_S = 60.0
 """How long the backend may say nothing of its work."""
 _STALE_S = 15.0
 """How long a turn waits for a connection."""
+_MUTE_S = 4.0
+"""No sound at all for so long, silence neither: nothing more comes of what the model was saying."""
 _MORE_S = 4.0
 """How long it may take to say what the backend got done while it was speaking of something else."""
 _SAID_S = 1.0
@@ -86,13 +86,6 @@ class Turn:
     """What the model is saying."""
     items: dict[str, Item] = field(default_factory=dict)
     calls: dict[str, ModelCall] = field(default_factory=dict)
-
-
-def loud(payload: bytes, encoding: str) -> bool:
-    """Whether there is more than silence in a piece of sound."""
-    if encoding == "pcmu":
-        return bool(np.any((~np.frombuffer(payload, np.uint8) & 0x7F) >= 0x20))
-    return bool(np.any(np.abs(np.frombuffer(payload[: len(payload) // 2 * 2], "<i2").astype(np.int32)) > 400))
 
 
 class Duplex:
@@ -275,10 +268,15 @@ class Duplex:
         turn = self._alive()
         if turn is not None and now - turn.heard_at > _SAID_S:
             self._heard_out(turn)
-        if turn is None or turn.item is not None or any(not call.done for call in turn.calls.values()):
+        if turn is None:
             return
         waited = now - turn.since
-        if self._send is None:
+        if turn.item is not None:
+            if waited > self._pause_s + _MUTE_S:
+                self._fall_silent(turn)
+        elif any(not call.done for call in turn.calls.values()):
+            pass
+        elif self._send is None:
             if waited > _STALE_S:
                 self._fail(turn, ProviderError("gone", "the server cannot be reached", advice=AGAIN))
         elif self._backend.busy(turn):
@@ -412,7 +410,7 @@ class Duplex:
         if self._unwanted:
             return
         turn, item = self._speaking()
-        self._silent_s = 0.0  # its sound is on its way
+        self._silent_s, turn.since = 0.0, self._now()  # its sound is on its way
         item.said.text += delta
         self._emit(Transcript(turn.key, "agent", delta, final=False, item=item.id))
 

@@ -9,7 +9,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+import numpy as np
+
 log = logging.getLogger(__name__)
+
+
+def loud(payload: bytes, encoding: str) -> bool:
+    """Whether there is more than silence in a piece of sound."""
+    if encoding == "pcmu":
+        return bool(np.any((~np.frombuffer(payload, np.uint8) & 0x7F) >= 0x20))
+    return bool(np.any(np.abs(np.frombuffer(payload[: len(payload) // 2 * 2], "<i2").astype(np.int32)) > 400))
 
 
 class Jitter:
