@@ -192,8 +192,22 @@ def test_session_is_chosen_by_its_lines_or_its_id():
     assert choose(lines, "aaaa")[0] == "aaaaaaaa"
     with pytest.raises(UsageError, match="has no session 'c'; it has aaaaaaaa, bbbbbbbb"):
         choose(lines, "c")
+    assert (
+        choose(lines, "aaaaaaaa-1111")[0] == "aaaaaaaa"
+    )  # the whole id, of which the capture has the beginning
     with pytest.raises(UsageError, match="the capture has no session"):
         choose(lines[3:4])
+
+
+def test_session_of_a_foreign_capture_is_chosen_by_its_whole_id():
+    ids = ("session-1", "session-10", "session-2")
+    lines = [text(number, number, "host", **{**READY, "sessionId": one}) for number, one in enumerate(ids)]
+    assert [choose([*lines, lines[0]], one)[0] for one in ids] == list(ids)
+
+
+def test_half_a_surrogate_pair_is_written_as_its_escape():
+    frame = '{"sessionId":"0123456789","x":"\\ud800"}'
+    assert redacted(frame) == '{"sessionId": "01234567\\u2026", "x": "\\ud800"}'
 
 
 async def test_servers_links_are_recorded_from_hello_to_the_end(record, tmp_path):

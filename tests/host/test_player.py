@@ -12,7 +12,7 @@ from vrt_host.conformance.checks import Outcome
 from vrt_host.errors import UsageError
 from vrt_host.harness import desk, look, player
 from vrt_host.harness import replay as replaying
-from vrt_host.harness.capture import line_of
+from vrt_host.harness.capture import Line, line_of
 from vrt_host.harness.live import View
 from vrt_host.harness.recorder import Recorder
 from vrt_host.harness.replay import replay
@@ -73,8 +73,10 @@ class FakeDevice:
             hello |= {"sessionId": self.session, "resumeFrom": self.last}
         await self.ws.send(json.dumps(hello))
         async for frame in self.ws:
-            if isinstance(frame, bytes):
-                continue
+            await self.hear(frame)
+
+    async def hear(self, frame):
+        if isinstance(frame, str):
             with contextlib.suppress(ValueError):
                 await self.take(json.loads(frame))
 
@@ -432,3 +434,101 @@ async def test_replay_without_a_call_compares_nothing(run):
         {"turn": "thinking"}, {"wait": 0.05}, {"never": {"end": True}, "for": 0.1, "check": "c"}
     )
     assert outcomes(await again(played.lines, FakeDevice(done)))["results"] is Outcome.NOT_TESTABLE
+
+
+def foreign(frames):
+    """Lines of a capture that another program made: (who, kind, what) on a connection, one after the other."""
+    kinds = {"text": "text", "audio": "audio", "end": "code"}
+    made = []
+    for number, (who, what) in enumerate(frames):
+        kind = "audio" if isinstance(what, bytes) else "end" if isinstance(what, int) else "text"
+        value = json.dumps(what) if isinstance(what, dict) else what
+        connection = 1 + sum(line.kind == "end" for line in made)
+        made.append(Line(number / 1000, connection, who, kind, **{kinds[kind]: value}))
+    return made
+
+
+FORMATS = {"input": {"encoding": "pcmu"}, "output": {"encoding": "pcmu"}}
+HELLO = {"v": 1, "seq": 0, "type": "hello", "tools": [TOOL]}
+READY = {"v": 1, "seq": 0, "type": "ready", "sessionId": "elsewhere", **FORMATS}
+OPENED = [("device", HELLO), ("host", READY)]
+RESUMED = [("device", {**HELLO, "sessionId": "elsewhere"}), ("host", {**READY, "resumedFrom": 0})]
+
+
+@pytest.mark.parametrize("code", [0, 999, 1005, 1006, 1015, 2000, 5000, 70000])
+async def test_replay_cuts_where_the_recorded_code_cannot_be_sent(code):
+    findings = await again(foreign([*OPENED, ("host", code), *RESUMED]), FakeDevice(done))
+    assert outcomes(findings)["comes-back"] is Outcome.PASSED
+
+
+async def test_replay_begins_with_the_hello_that_ready_answered():
+    refused = [
+        ("device", {**HELLO, "tools": "none"}),
+        ("host", {**READY, "type": "error", "code": "INVALID_FIELD"}),
+    ]
+    said = []
+
+    class Hearing(FakeDevice):
+        async def take(self, message):
+            said.append(message["type"])
+            await super().take(message)
+
+    findings = await again(foreign([*refused, *OPENED]), Hearing(done))
+    assert outcomes(findings)["hello"] is Outcome.PASSED
+    assert "error" not in said
+
+
+@pytest.mark.parametrize(
+    ("frames", "told"),
+    [
+        (RESUMED, "begins in the middle of the session"),
+        (
+            [*OPENED, ("host", 1000), ("device", HELLO), ("host", 1000)],
+            "connection 2 of the capture ends before",
+        ),
+        ([("device", HELLO), ("host", {**READY, "v": 2})], "this side speaks v 1"),
+        ([("device", HELLO), ("host", {**READY, "output": 1})], "cannot be said again: output"),
+    ],
+)
+async def test_capture_that_cannot_be_replayed_is_refused_before_the_device_is_awaited(frames, told):
+    device = FakeDevice(done)
+    with pytest.raises(UsageError, match=told):
+        await again(foreign(frames), device)
+    assert not hasattr(device, "url")
+
+
+async def test_replay_says_what_is_no_frame_as_it_stands():
+    half = '{"v":1,"seq":1,"type":"text","text":"\\ud800"}'
+    frames = [
+        ("host", half),
+        ("host", b"\x02"),
+        ("host", b""),
+        ("host", b"\x01abcd"),
+        ("host", b"\x02\0\0\0\7z"),
+    ]
+    came = []
+
+    class Hearing(FakeDevice):
+        async def hear(self, frame):
+            came.append(frame)
+            await super().hear(frame)
+
+    await again(foreign([*OPENED, *frames]), Hearing(done))
+    assert [one for one in came if isinstance(one, bytes) or "text" in one] == [
+        half, b"\x02", b"", b"\x01abcd", b"\x02\0\0\0\0z",
+    ]  # fmt: skip
+
+
+async def test_message_with_half_a_surrogate_pair_is_resent_too():
+    half = {"v": 1, "seq": 1, "type": "text", "text": "\ud800"}
+    said = []
+
+    class Forgetful(FakeDevice):
+        async def take(self, message):
+            said.append(message["type"])
+            await super().take(message)
+            self.last = 0
+
+    findings = await again(foreign([*OPENED, ("host", half), ("host", 1006), *RESUMED]), Forgetful(done))
+    assert outcomes(findings)["comes-back"] is Outcome.PASSED
+    assert said == ["ready", "text", "ready", "text"]

@@ -37,6 +37,8 @@ from vrt_host.protocol.wire import Message
 CONNECT_S = 10.0
 MOST_BYTES = 1 << 26
 """Of a frame of the server's; a larger one ends the connection, with 1009."""
+MOST_FRAMES = 1024
+"""That wait to be looked at; a server that floods has to wait, so that the suite sees the time go by."""
 TRANSIENT = frozenset({"hello", "ack", "ping"})
 ECHO: Message = {
     "name": "test.echo",
@@ -248,7 +250,7 @@ class Server:
             compression=None,
             ping_interval=None,
             max_size=MOST_BYTES,
-            max_queue=None,
+            max_queue=MOST_FRAMES,
             open_timeout=self.pace.s(CONNECT_S),
             close_timeout=self.pace.s(1.0),
         )

@@ -126,7 +126,7 @@ class Connection:
 
     def text(self, frame: str | bytes, write: Callable[[bytes], None] | None = None) -> None:
         """A text frame as it stands. `write` brings it onto the link in another way than at once."""
-        data = frame.encode() if isinstance(frame, str) else frame
+        data = frame.encode("utf-8", "surrogatepass") if isinstance(frame, str) else frame
         self._note(True, "text", data)
         (write or self.link.text)(data)
 
@@ -279,7 +279,7 @@ class Session:
         connection.say("ready", **{**self._ready(), "resumedFrom": self.last, **ready})
         for message in self.kept:
             if message["seq"] > resume_from(hello):
-                connection.text(json.dumps(message, ensure_ascii=False))
+                connection.text(_json(message))
 
     def bind(self, connection: Connection) -> None:
         """Listen to the client on this connection, from now on."""
@@ -331,7 +331,7 @@ class Session:
     def again(self, message: Mapping[str, Any]) -> None:
         """Say a message as it is, whether or not it was said before."""
         assert self.connection is not None
-        self.connection.text(json.dumps(message, ensure_ascii=False))
+        self.connection.text(_json(message))
 
     def turn(self, state: str = "thinking", *, new: bool = True) -> int:
         """The state of a turn; a new one raises the epoch. Returns the epoch."""
@@ -389,6 +389,12 @@ class Session:
         """Wait until something holds, on the connection that is bound now."""
         assert self.connection is not None
         await self.connection.until(reached, within, what)
+
+
+def _json(message: Mapping[str, Any]) -> str:
+    """A message as text; half a surrogate pair, which UTF-8 cannot hold, is escaped as it came."""
+    text = json.dumps(message, ensure_ascii=False)
+    return text if text.isprintable() else json.dumps(message)
 
 
 def tool_names(hello: Message) -> list[str]:

@@ -211,7 +211,10 @@ def redacted(text: str) -> str:
     except (ValueError, RecursionError):
         return _HIDDEN if private else without_tokens(text)
     if private:
-        text = json.dumps(_hidden(value), ensure_ascii=False)
+        hidden = _hidden(value)
+        text = json.dumps(hidden, ensure_ascii=False)
+        if not text.isprintable():  # half a surrogate pair can only be written as its escape
+            text = json.dumps(hidden)
     return without_tokens(text)
 
 
@@ -283,9 +286,14 @@ def sessions(lines: list[Line]) -> dict[str, list[Line]]:
 
 def choose(lines: list[Line], wanted: str = "") -> tuple[str, list[Line]]:
     """A session by the beginning of its id; without one, the session with the most lines. Raises `UsageError`."""
-    found = {name: one for name, one in sessions(lines).items() if name.startswith(wanted[:_ID_SHOWN])}
+    there = sessions(lines)
+    found = {name: there[name] for name in there if name == wanted} or {
+        name: one
+        for name, one in there.items()
+        if name.startswith(wanted) or (len(name) == _ID_SHOWN and wanted.startswith(name))
+    }
     if not found:
-        known = ", ".join(sessions(lines)) or "none"
+        known = ", ".join(there) or "none"
         raise UsageError(
             f"the capture has no session {wanted!r}; it has {known}"
             if wanted

@@ -15,7 +15,8 @@ import contextlib
 import itertools
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from vrt_host.conformance.checks import Finding, Ledger, Sheet, Unmet, must, shown
@@ -30,7 +31,7 @@ from vrt_host.harness.live import View
 from vrt_host.harness.player import Ears, Tap, found, runs_on, stage_for
 from vrt_host.harness.recorder import Recorder
 from vrt_host.protocol import wire
-from vrt_host.protocol.audio import HEADER_BYTES
+from vrt_host.protocol.audio import HEADER_BYTES, OUTPUT
 
 WITHIN_S: Final = 5.0
 """For a result beyond the time that it took when it was recorded."""
@@ -47,6 +48,8 @@ CHECKS: Final = (
 )
 _OWN: Final = frozenset({"ready", "ack", "pong"})
 """What the replaying host says by itself."""
+_CLOSES: Final = frozenset(range(1000, 5000)) - {*range(1004, 1007), *range(1015, 3000)}
+"""Codes that a close frame can hold (RFC 6455 §7.4), and that are in use."""
 _OFFERED: Final = ("tools", "input", "output", "capabilities")
 _COMPARED: Final = ("callId", "epoch", "ok", "code", "output")
 
@@ -61,14 +64,18 @@ async def replay(
     pace: Pace | None = None,
     taps: tuple[Tap, ...] = (),
 ) -> list[Finding]:
-    """Replay a session's lines with a device that connects to `at`; returns what came of it, and broken rules."""
+    """Replay a session's lines with a device that connects to `at`; returns what came of it, and broken rules.
+
+    Raises `UsageError` for lines that cannot be said again.
+    """
+    segments = _segments(lines)
     alive = runs_on("replay", "§7.2")
     ledger = Ledger((*CHECKS, alive, *ALWAYS))
     sheet = Sheet(ledger, CHECKS)
     ears = Ears(ledger, recorder, taps)
     async with stage_for(device, ears, recorder, alive, at=at, pace=pace or Pace()) as (stage, _):
         try:
-            await _Replay(lines, device, stage, recorder, view, sheet).run()
+            await _Replay(segments, device, stage, recorder, view, sheet).run()
         except Unmet as unmet:
             view.failed(recorder.now, str(unmet))
             sheet.close(str(unmet))
@@ -81,14 +88,14 @@ class _Replay:
 
     def __init__(  # noqa: PLR0917  (the six things that it is made of)
         self,
-        lines: Sequence[Line],
+        segments: Sequence[_Segment],
         device: Device,
         stage: Stage,
         recorder: Recorder,
         view: View,
         sheet: Sheet,
     ) -> None:
-        self.segments = list(_segments(lines))
+        self.segments = segments
         self.device = device
         self.stage = stage
         self.recorder = recorder
@@ -105,10 +112,10 @@ class _Replay:
         """All connections, one after the other."""
         for number, segment in enumerate(self.segments):
             await self._connect(segment, first=number == 0)
-            for before, line in itertools.pairwise(segment):
+            for before, line in itertools.pairwise(segment.lines):
                 await self._line(line, max(0.0, line.t - before.t))
             if number + 1 < len(self.segments):
-                self._end(segment[-1])
+                self._end(segment.lines[-1])
         self.sheet.settle("harness.replay.comes-back", True)
         await asyncio.sleep(self.stage.s(REST_S))
         more = self.session.results()[self._results :]
@@ -119,13 +126,8 @@ class _Replay:
             self.sheet.not_testable("harness.replay.results", "no call was recorded")
         self.view.note(f"results compared: {self._results}")
 
-    async def _connect(self, segment: Sequence[Line], *, first: bool) -> None:
-        ready = next(m for m in _messages(segment, "host") if m.get("type") == "ready")
-        try:
-            wire.decode(json.dumps(ready), "server")
-        except wire.WireError as error:
-            raise UsageError(f"the recorded `ready` cannot be said again: {error}") from None
-        hello = next((m for m in _messages(segment, "device") if m.get("type") == "hello"), {})
+    async def _connect(self, segment: _Segment, *, first: bool) -> None:
+        ready = segment.ready
         within = self.stage.s(self.device.patience_s if first else COME_S)
         try:
             async with asyncio.timeout(within):
@@ -140,7 +142,7 @@ class _Replay:
         }
         handled = members.pop("resumedFrom", 0)
         if first:
-            self._compare_hello(hello, came[1])
+            self._compare_hello(segment.hello, came[1])
             self.session = self.stage.made()
             self.session.formats = {"input": ready["input"], "output": ready["output"]}
             self.session.open(*came, **members)
@@ -175,7 +177,10 @@ class _Replay:
     def _say(self, line: Line, message: Message | None) -> None:
         connection = self._connection
         if line.kind == "audio":
-            connection.audio(line.audio[HEADER_BYTES:])
+            if len(line.audio) >= HEADER_BYTES and line.audio[0] == OUTPUT:
+                connection.audio(line.audio[HEADER_BYTES:])
+            else:
+                connection.binary(line.audio)  # no frame, as it was
             return
         seq = 0 if message is None else message.get("seq")
         if message is not None and isinstance(seq, int) and seq > 0:
@@ -204,7 +209,7 @@ class _Replay:
 
     def _end(self, last: Line) -> None:
         """End the connection as it ended: the host's close, or a cut."""
-        if last.kind == "end" and last.who == "host" and last.code != 1006:
+        if last.kind == "end" and last.who == "host" and last.code in _CLOSES:
             self._connection.close(last.code)
         else:
             self._connection.cut()
@@ -216,17 +221,43 @@ class _Replay:
         return connection
 
 
-def _segments(lines: Sequence[Line]) -> Iterator[list[Line]]:
-    """The lines of each connection in turn, up to its end."""
-    numbers = dict.fromkeys(line.connection for line in lines)
-    for number in numbers:
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    """One connection."""
+
+    hello: Message
+    """The one that `ready` answered: there may be others before it, which were refused."""
+    ready: Message
+    lines: Sequence[Line]
+    """From `ready` to its end; what was said before belongs to a hello that was refused."""
+
+
+def _segments(lines: Sequence[Line]) -> list[_Segment]:
+    """The connections in turn. Raises `UsageError` when one cannot be replayed."""
+    segments = []
+    for number in dict.fromkeys(line.connection for line in lines):
         segment = [line for line in lines if line.connection == number]
         end = next((place for place, line in enumerate(segment) if line.kind == "end"), len(segment))
-        yield segment[: end + 1]
+        segment = segment[: end + 1]
+        place = next((place for place, line in enumerate(segment) if _is(line, "host", "ready")), None)
+        if place is None:
+            raise UsageError(f"connection {number} of the capture ends before its `ready`")
+        hellos = [line.message or {} for line in segment[:place] if _is(line, "device", "hello")]
+        ready = segment[place].message or {}
+        try:
+            wire.decode(json.dumps(ready), "server")
+        except wire.WireError as error:
+            raise UsageError(f"the recorded `ready` cannot be said again: {error}") from None
+        segments.append(_Segment(hellos[-1] if hellos else {}, ready, segment[place:]))
+    if "resumedFrom" in segments[0].ready:
+        raise UsageError(
+            "the capture begins in the middle of the session, which can only be shown: its first `ready` resumes"
+        )
+    return segments
 
 
-def _messages(lines: Sequence[Line], who: str) -> Iterator[Message]:
-    return (line.message for line in lines if line.who == who and line.message is not None)
+def _is(line: Line, who: str, type_: str) -> bool:
+    return line.who == who and line.kind == "text" and (line.message or {}).get("type") == type_
 
 
 def _compared(result: Mapping[str, Any]) -> Message:
