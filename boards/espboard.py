@@ -54,10 +54,11 @@ def output(name):
 
 
 def safe():
-    # Every output takes its safe level, and nothing makes a sound any more: the firmware ends. The I2S is closed, so that it is
-    # free after a soft reset.
+    # Every output takes its safe level, and nothing makes a sound any more: the firmware ends, and a reset may come. The I2S is
+    # closed, so that it is free after a soft reset.
     for one in _pin.values():
         one.value(one.safe)
+    machine.RTC().memory(b"")
     for port in espsound.ports:
         if port:
             try:
@@ -134,7 +135,7 @@ def reset_cause():
         memory = machine.RTC().memory
         if _cause in ("reset", "watchdog"):
             _cause = "watchdog" if memory() == _RUNS else "reset"
-        memory(b"")
+        memory(_RUNS)  # the start counts: until `safe`, no reset is wanted
     return _cause
 
 

@@ -23,8 +23,13 @@ class Port:
         self.i2s = None  # machine.I2S while this direction has the hardware
         self.clock = None  # a second one that makes the master clock
         self.buf = None  # of the transfer that is outstanding
-        self.right = not k and self.entry["slot"] == "right"  # MONO receives the left slot
-        self.pairs = None  # left and right, where the right one is wanted
+        self.pairs = (
+            None  # MONO receives the left slot; where the right one is wanted, both of a frame of 20 ms
+        )
+        if not k and self.entry["slot"] == "right":
+            from array import array
+
+            self.pairs = array("h", bytes(4 * (self.entry["rate"] // 50)))
         self.done = self._done
         ports[k] = self  # type: ignore[call-overload]
         if "codec" in self.entry:
@@ -49,13 +54,7 @@ class Port:
             if playing():
                 return 2 * len(buf)  # `again` sees to it
             self.take()
-        if self.right:
-            if self.pairs is None:  # all reads are of one length
-                from array import array
-
-                self.pairs = array("h", bytes(4 * len(buf)))
-            buf = self.pairs
-        return self.i2s.readinto(buf)
+        return self.i2s.readinto(self.pairs or buf)
 
     def again(self):
         # To be called now and then: a read that the speaker has kept from the hardware, or taken it from. It ends with what the
@@ -76,7 +75,7 @@ class Port:
         pins = entry["pins"]
         lines = (pins["sck"], pins["ws"], pins["sd"])
         mode = I2S.TX if self.k else I2S.RX
-        slots = I2S.STEREO if self.right else I2S.MONO
+        slots = I2S.STEREO if self.pairs else I2S.MONO
         i2s = _open(unit, lines, mode=mode, bits=16, format=slots, rate=rate, ibuf=entry["ibuf"])
         i2s.irq(self.done)
         if "mck" in pins:

@@ -304,33 +304,40 @@ def test_the_cause_of_a_start_is_in_words():
         assert caused(cause, b"") == word
 
 
-def kept_by(act):
-    # What the memory holds after a run that ends so.
+def kept_by(*acts):
+    # What the memory holds after a start that goes on so.
     board, machine = booted("bread-compact-s3")
-    board.watchdog(30_000)
-    act(board)
+    board.reset_cause()
+    for act in acts:
+        act(board)
     return machine.kept
 
 
 def test_a_reset_that_the_firmware_did_not_want_is_told_from_one_that_it_did():
     # The chip says "reset" of both machine.reset() and a fault of the system, and "watchdog" also of a board left at its prompt.
+    def run(board):
+        board.watchdog(30_000)
+        board.wait(None, 1)
+
+    def safe(board):
+        printed(board.safe)
+
+    def end(board):
+        safe(board)
+        board.watchdog(3_600_000)
+
+    def restart(board):
+        raises(Reset, board.restart)
+
     made = fake_machine.Machine
-    ran = kept_by(lambda board: board.wait(None, 1))
-    ended = kept_by(lambda board: board.watchdog(3_600_000))
-    restarted = kept_by(lambda board: raises(Reset, board.restart))
     for cause in (made.HARD_RESET, made.WDT_RESET):
-        assert caused(cause, ran) == "watchdog"
-        assert caused(cause, ended) == caused(cause, restarted) == "reset"
-    assert caused(made.SOFT_RESET, ran) == "soft"
-    assert caused(made.PWRON_RESET, ran) == "power"
-
-
-def test_one_reset_is_told_once():
-    board, machine = booted("bread-compact-s3")
-    machine.cause, machine.kept = machine.HARD_RESET, kept_by(lambda board: None)
-    fake_machine.machine = machine
-    assert board.reset_cause() == "watchdog"
-    assert machine.kept == b""
+        # In the start; while it runs; also after a rest.
+        for acts in ((), (run,), (safe, run)):
+            assert caused(cause, kept_by(*acts)) == "watchdog"
+        for acts in ((restart,), (safe,), (run, restart), (run, end)):
+            assert caused(cause, kept_by(*acts)) == "reset"
+    assert caused(made.SOFT_RESET, kept_by(run)) == "soft"
+    assert caused(made.PWRON_RESET, kept_by(run)) == "power"
 
 
 def test_a_uart_is_a_stream_that_does_not_wait():
