@@ -29,11 +29,15 @@ from vrt_host.agents.base import (
     TurnEnd,
 )
 from vrt_host.agents.openai_agent import check_format
+from vrt_host.agents.openai_errors import from_connect
 from vrt_host.agents.openai_pump import Pump
 from vrt_host.agents.openai_realtime import OpenAIAgent, Options, wire_format
 from vrt_host.agents.options import load
 from vrt_host.agents.provider import Backoff, ProviderError
 from vrt_host.errors import AgentStartError, UsageError
+from websockets.datastructures import Headers
+from websockets.exceptions import InvalidStatus
+from websockets.http11 import Response
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -270,6 +274,14 @@ async def test_server_that_opens_no_session_is_told_in_one_line(server, says, ca
     assert KEY not in line
     ours = [record for record in caplog.records if record.name.startswith("vrt_host")]
     assert ours == [], "the host tells it, with the session"
+
+
+@pytest.mark.parametrize(
+    ("after", "seconds"), [("2", 2), ("1.5", 1.5), ("", None), ("nan", None), ("-1", None), ("inf", None), ("Mon, 30 Nov", None)]
+)  # fmt: skip
+async def test_server_that_asks_to_be_left_alone_is(after, seconds):
+    response = Response(429, "Too many", Headers({"Retry-After": after}), b"")
+    assert from_connect(InvalidStatus(response), 1.0).retry_after_s == seconds
 
 
 async def test_redirect_is_not_followed_with_the_key():

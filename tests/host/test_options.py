@@ -104,6 +104,13 @@ def test_what_is_wrong_is_one_line_that_shows_no_value(tmp_path, text, words):
     assert "sk-oh" not in line
 
 
+@pytest.mark.parametrize("secret", ["k1 k2", "k1\nk2", "SOME_KEY = k1"])
+def test_secret_of_the_environment_that_is_none_is_refused(tmp_path, secret):
+    line = refused(tmp_path, OTHER_KEY=secret)
+    assert line.startswith("OTHER_KEY has to hold the secret alone")
+    assert "k1" not in line
+
+
 def test_missing_secret_says_where_it_goes(tmp_path):
     line = refused(tmp_path, kind=Keyed)
     assert "SOME_KEY or OTHER_KEY" in line

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import ssl
 from collections.abc import Mapping
 from typing import Any
@@ -161,10 +162,18 @@ def _from_status(error: InvalidStatus) -> ProviderError:
     if kind == "refused":
         kind = "unreachable" if status >= 500 else _STATUS.get(status, "refused")
         kind = "version" if status < 400 else kind
-    after = response.headers.get("Retry-After", "")
     return ProviderError(
         kind,
         said,
         advice=_NOT_FOUND if status == 404 or status < 400 else None,
-        retry_after_s=float(after) if after.isdigit() else None,
+        retry_after_s=_seconds(response.headers.get("Retry-After", "")),
     )
+
+
+def _seconds(text: str) -> float | None:
+    """A `Retry-After`, None if it is a date or none at all."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        return None
+    return seconds if 0 <= seconds < math.inf else None

@@ -113,7 +113,11 @@ def _secret(
     file: Any, base: Path, variables: tuple[str, ...], environ: Mapping[str, str], where: str
 ) -> str | None:
     if file is None:
-        return next((environ[name].strip() for name in variables if environ.get(name, "").strip()), None)
+        name = next((name for name in variables if environ.get(name, "").strip()), None)
+        text = environ[name].strip() if name is not None else None
+        if text is not None and len(text.split()) != 1:
+            raise UsageError(f"{name} has to hold the secret alone, without spaces and line breaks")
+        return text
     if not isinstance(file, str):
         raise UsageError(f"{where} has to be the name of a file")
     path = base / Path(file).expanduser()
