@@ -77,10 +77,10 @@ def test_a_short_press_without_a_link_refuses():
 def test_a_contact_that_bounces_in_a_hold_neither_refuses_nor_confirms_early():
     device = opened()
     asked(device)
-    for _ in range(4):  # 800 ms, with bounces of one step
-        hold(device, 190)
+    for _ in range(4):  # 800 ms, with bounces of 20 ms
+        hold(device, 180)
         device.board.down = False
-        device.run(STEP_MS)
+        device.run(2 * STEP_MS)
     assert outcomes(device) == []
     assert device.done == []
     hold(device, 500)
