@@ -516,7 +516,10 @@ async def test_opening_and_what_is_appended_stay_within_what_the_protocol_takes(
     stage.duplex.context("\u4f60" * 1000)
     parts = [one["content"] for one in stage.sent("session.thinking.append")]
     assert "".join(parts).count("\u4f60") == 1000
-    assert all(len(part) <= 300 for part in parts)
+    assert all(len(part) <= 320 for part in parts)
+    assert all(part.startswith("[device data] ") for part in parts), "each piece is data"
+    stage.duplex.context("a" * 2500)
+    assert [len(one["content"]) for one in stage.sent("session.thinking.append")] == [1014, 1014, 516]
 
 
 async def test_end_that_nothing_can_help_ends_the_turn(stage):

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from vrt_host.agents.base import AgentEvent, Call, CallBegin, CallDelta, ToolResult
 from vrt_host.agents.model_tools import ToolNames
 from vrt_host.agents.openai_errors import from_error
-from vrt_host.agents.openai_history import Called, History, items, output
+from vrt_host.agents.openai_history import DATA, Called, History, items, output
 from vrt_host.agents.openai_responses import LATE, Message, ModelCall, prune
 from vrt_host.agents.provider import ProviderError
 
@@ -266,4 +266,4 @@ class Backend:
 
 def told(entry: Called) -> str:
     """A call and its result, for a session that did not make it."""
-    return f"[device data] the tool {entry.name} was called with {entry.arguments}: {entry.output}"
+    return f"{DATA} the tool {entry.name} was called with {entry.arguments}: {entry.output}"

@@ -31,7 +31,7 @@ from vrt_host.agents.base import (
 from vrt_host.agents.model_tools import ToolNames
 from vrt_host.agents.openai_backend import Backend
 from vrt_host.agents.openai_errors import AGAIN, from_error
-from vrt_host.agents.openai_history import Entry, History, Said, data_message, heard_part
+from vrt_host.agents.openai_history import DATA, Entry, History, Said, data_message, data_text, heard_part
 from vrt_host.agents.openai_jitter import Jitter, loud
 from vrt_host.agents.openai_responses import Item, Message, ModelCall, prune
 from vrt_host.agents.provider import ProviderError
@@ -166,10 +166,10 @@ class Duplex:
         """A session has begun with the last `opening`; what has come meanwhile is told now."""
         self._send = send
         if self._context != self._opened_context:
-            self._append("thinking", data_message(self._context))
+            self._append("thinking", data_text(self._context), f"{DATA} ")
         for entry in self.history.last(_OPENING_BYTES):
             if (text := _text(entry)) != self._opened.get(entry):
-                self._append("thinking", f"{_role(entry)}: {text}")
+                self._append("thinking", text, f"{_role(entry)}: ")
         self._silent_s, self._unwanted = self._pause_s, ""
         if self._context is not None:
             self._backend.data(data_message(self._context))
@@ -224,9 +224,8 @@ class Duplex:
     def context(self, value: Json) -> None:
         """The application's data. The voice gets it, and its backend."""
         self._context = value
-        text = data_message(value)
-        self._append("thinking", text)
-        self._backend.data(text)
+        self._append("thinking", data_text(value), f"{DATA} ")
+        self._backend.data(data_message(value))
 
     def interrupted(self, key: str, heard: Sequence[Heard]) -> None:
         """A turn is dead, and so much of it was heard. The model cannot be stopped, but told."""
@@ -472,13 +471,13 @@ class Duplex:
         turn.dead = True
         self._emit(TurnEnd(turn.key))
 
-    def _append(self, kind: Literal["thinking", "instructions"], text: str) -> None:
-        """Tell the voice something, in pieces that the protocol takes."""
+    def _append(self, kind: Literal["thinking", "instructions"], text: str, label: str = "") -> None:
+        """Tell the voice something, in pieces that the protocol takes, each under its label."""
         if self._send is None:
             return
         size = _CHUNK_ASCII if text.isascii() else _CHUNK
         for start in range(0, len(text), size):
-            part = text[start : start + size]
+            part = label + text[start : start + size]
             self._send({"type": f"session.{kind}.append", "content": part, "delegation_id": None})
 
 
