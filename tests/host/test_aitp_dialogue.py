@@ -748,6 +748,20 @@ def test_error_that_ends_an_answer_ends_its_turn(stage):
     assert len(stage.all(TurnEnd)) == 1
 
 
+def test_error_about_the_microphone_ends_no_answer_to_a_text(stage):
+    stage.event("error", "Audio mode unavailable")
+    stage.types()
+    for _ in range(3):
+        stage.later(8)
+        stage.event("error", "Audio mode unavailable")
+    stage.answers()
+    assert stage.said == "Yes."
+    assert len(stage.all(AgentError)) == 1
+    stage.types()
+    stage.event("error", "AI service error")
+    assert stage.all(AgentError)[-1].turn is not None
+
+
 def test_error_of_nothing_is_told(stage):
     stage.event("error")
     assert stage.all(AgentError)[0].turn is None

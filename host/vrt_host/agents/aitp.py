@@ -73,6 +73,9 @@ class Aitp(Agent):
     name: ClassVar[str] = "aitp"
     abilities: ClassVar[Abilities] = Abilities(interruption="cancel", inputs=(INPUT,), outputs=(OUTPUT,))
 
+    pause = staticmethod(asyncio.sleep)
+    """Waits before an attempt to connect again; tests have their own."""
+
     def __init__(self, options: Options) -> None:
         self._options = options
         self._tasks = Tasks(self.name, self._failed)
@@ -413,7 +416,7 @@ class Aitp(Agent):
         """Another connection; each attempt waits for longer. None: there will be none."""
         options = self._options
         for attempt in range(1, options.reconnect_attempts + 1):
-            await asyncio.sleep(options.reconnect_delay_ms * attempt / 1000)
+            await self.pause(options.reconnect_delay_ms * attempt / 1000)
             try:
                 return await self._open()
             except AitpError as error:

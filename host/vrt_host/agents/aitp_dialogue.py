@@ -52,6 +52,8 @@ _LAST_S = 1.0
 """So long that may be in coming once it has begun."""
 _ANSWERED_S = 1.0
 """An answer to the server's question is complete when no more words have come for so long."""
+_REPEATED_S = 10.0
+"""A server without voice complains of each piece of audio, also while it answers a text."""
 _HEARD_BEFORE = "[Transcription] "
 """What a server without a live model begins its answer to a recording with."""
 
@@ -68,6 +70,8 @@ class Dialogue(Turns):
         self._approvals = Approvals()
         self._echoes = 0
         """Interruptions that the server has not confirmed."""
+        self._ambient = ("", 0.0)
+        """The last error that was about no answer, and when it was last told."""
         self._unplayable = False
 
     # --- for the owner of the connections
@@ -354,8 +358,12 @@ class Dialogue(Turns):
     def _on_error(self, text: str, turn: Turn | None) -> None:
         if self._dead:
             self._revive()
+        now = self._outlet.now()
         if turn is None or not turn.asked or turn.calls:
+            self._ambient = text, now
             self._outlet.report(text)
+        elif self._ambient[0] == text and now - self._ambient[1] < _REPEATED_S:
+            self._ambient = text, now  # it goes on, and is about the microphone
         elif turn.out:
             turn.ends_at = self._outlet.now() + _EMPTY_S
             self._outlet.report(text)
@@ -381,6 +389,7 @@ class Dialogue(Turns):
     def _on_heard(self, text: str) -> None:
         """The next of the user's words."""
         self._heard_at = self._outlet.now()
+        self._late_until = 0.0
         turn = self._turn
         if turn is not None and turn.typed and not turn.ended:
             return
