@@ -32,7 +32,7 @@ TIMES = 12
 TALKING = 8
 """Sessions that talk at once."""
 WARM_S, WINDOW_S = 2.0, 8.0
-QUIET_S = {"chat": 0.5}
+QUIET_S = {"chat": 0.5, "aitp": 0.5}
 """How long is listened for the end of an utterance, by the agent itself; the peers of all others take 400 ms."""
 AUDIBLE = 328
 """The first sample beyond this, 40 dB below full scale, is audible."""

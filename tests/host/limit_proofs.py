@@ -10,6 +10,9 @@ _OPENAI = "host/test_openai_realtime.py::test_"
 _LIVE = "host/test_openai_live.py::test_"
 _GUEST = "host/test_guest.py::test_"
 _AITP = "host/test_facade_aitp.py::test_"
+_AITP_AGENT = "host/test_aitp.py::test_"
+_AITP_MESSAGES = "host/test_aitp_messages.py::test_"
+_AITP_DIALOGUE = "host/test_aitp_dialogue.py::test_"
 
 PROOFS = {
     # The host: messages and sessions
@@ -94,6 +97,21 @@ PROOFS = {
     "agents.gemini_live._MIC_BYTES": "host/test_gemini_live.py::test_audio_waits_for_the_next_connection_and_is_bounded",
     "agents.gemini_live._FRAMES": "host/test_gemini_live.py::test_messages_that_wait_for_a_connection_are_bounded",
     "agents.gemini_live._SPEECH_BYTES": "host/test_gemini_live.py::test_reading_stops_when_a_reply_is_far_ahead",
+    "agents.aitp_link._MAX_BYTES": _AITP_AGENT + "message_that_is_too_large_ends_the_connection",
+    "agents.aitp_link.HANDSHAKE_S": _AITP_AGENT + "server_that_never_confirms_is_left_with_4000",
+    "agents.aitp_link._PER_SECOND": _AITP_AGENT + "messages_stay_below_100_in_a_second",
+    "agents.aitp_messages.MAX_TOOLS": _AITP_MESSAGES
+    + "tools_beyond_what_the_server_takes_are_left_out_and_named",
+    "agents.aitp_messages.TEXT_CHARS": _AITP_DIALOGUE
+    + "text_of_8000_characters_is_sent_and_a_longer_one_is_not",
+    "agents.aitp_messages.CONTEXT_BYTES": _AITP_MESSAGES + "context_of_64_kb_is_told_and_a_larger_one_is_not",
+    "agents.aitp_turn._CHARACTERS": _AITP_DIALOGUE + "history_is_bounded",
+    "agents.aitp_turns._ANSWER_S": _AITP_DIALOGUE + "answer_that_does_not_come_within_30_s_is_given_up",
+    "agents.aitp_turns._INPUTS": _AITP_DIALOGUE + "inputs_that_wait_are_bounded",
+    "agents.aitp._MIC_BYTES": _AITP_AGENT + "audio_waits_for_the_next_connection_and_is_bounded",
+    "agents.aitp._FRAMES": _AITP_AGENT + "messages_that_wait_for_a_connection_are_bounded",
+    "agents.aitp._SPEECH_BYTES": _AITP_AGENT + "reading_stops_when_a_reply_is_far_ahead",
+    "agents.aitp._EVENTS": _AITP_AGENT + "reading_stops_when_a_reply_is_far_ahead",
     "agents.chat._LONGEST_CHARS": "host/test_chat.py::test_text_without_an_end_is_cut_off",
     "agents.chat._ROUNDS": "host/test_chat.py::test_model_that_calls_for_ever_is_stopped",
     "agents.chat_model._CALLS": "host/test_chat_model.py::test_too_many_calls_are_refused",

@@ -14,10 +14,12 @@ from peers.plan import quiet, tone
 from peers.process import DEADLINE_S, PeerProcess
 from pydantic import SecretStr
 from vrt_host.agents import aitp, aitp_link, registry
+from vrt_host.agents import aitp_messages as messages
 from vrt_host.agents.aitp import Aitp, Options
 from vrt_host.agents.base import AgentError, Audio, Call, Text, Tool, ToolResult, Transcript, TurnBegin
 from vrt_host.agents.options import load
 from vrt_host.errors import AgentStartError
+from websockets.asyncio.server import serve
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -233,6 +235,69 @@ async def test_server_that_disconnects_ends_the_session_and_is_not_called_again(
             "aitp: the server ends the session: Good night; see the provider's words"
         ]
     assert peer.count("init") == 1
+
+
+async def test_audio_waits_for_the_next_connection_and_is_bounded(peer, monkeypatch, caplog):
+    monkeypatch.setattr(aitp, "_MIC_BYTES", 32_000)
+    async with talking(peer, reconnect_delay_ms=50) as (agent, _):
+        await peer.seen("context")
+        await peer.refuse("rate", times=2)
+        await peer.drop()
+        await peer.seen("refused")  # what went into the old connection is gone
+        for _ in range(10):
+            agent.user_audio(quiet(0.2, "pcm16", 16_000))
+        agent.user_audio(SPEECH + quiet(0.5, "pcm16", 16_000))
+        assert (await peer.seen("speech_started"))["ms"] <= 200
+        assert caplog.text.count("the oldest is dropped") == 1
+
+
+async def test_messages_that_wait_for_a_connection_are_bounded(caplog):
+    agent = agent_for(1)
+    for number in range(aitp._FRAMES + 2):
+        agent.send("TOOL_RESULT", {"callId": str(number)})
+    assert [payload["callId"] for _, payload in agent._frames][0::511] == ["2", "513"]
+    assert "the oldest is dropped" in caplog.text
+
+
+@pytest.mark.parametrize("what", [{"say": "This has no end.", "seconds": None}, {"say": "x", "seconds": 60}])
+async def test_reading_stops_when_a_reply_is_far_ahead(peer, monkeypatch, what):
+    monkeypatch.setattr(aitp, "_SPEECH_BYTES", 5 * 48_000)
+    if what["seconds"]:
+        monkeypatch.setattr(aitp, "_SPEECH_BYTES", 1 << 30)
+        monkeypatch.setattr(aitp, "_EVENTS", 50)
+    async with talking(peer) as (agent, port):
+        await peer.respond([what])
+        port.full, stalled, clear = True, asyncio.Event(), agent._room.clear
+        monkeypatch.setattr(agent._room, "clear", lambda: (clear(), stalled.set()))
+        agent.user_text("Talk")
+        async with asyncio.timeout(DEADLINE_S):
+            await stalled.wait()
+        port.fill(False)
+        agent.interrupted(port.all(TurnBegin)[0].turn, [])
+        agent.user_text("Next")
+        await port.ends()
+
+
+@pytest.mark.parametrize("more", [0, 1])
+async def test_message_that_is_too_large_ends_the_connection(more):
+    ack = {"sessionId": "s", "serverVersion": "", "protocolVersion": "1.0.0", "capabilities": []}
+
+    async def server(socket):
+        await socket.recv()
+        await socket.send(json.dumps(messages.message("HANDSHAKE_ACK", ack)))
+        await socket.send("x" * (aitp_link._MAX_BYTES + more))
+        await socket.wait_closed()
+
+    async with serve(server, "127.0.0.1", 0, compression=None) as listener:
+        url = f"ws://127.0.0.1:{listener.sockets[0].getsockname()[1]}/"
+        link, _, _ = await aitp_link.Link.open(url, {}, messages.handshake("", ""), 10)
+        if more:
+            with pytest.raises(messages.AitpError) as caught:
+                await link.receive()
+            assert caught.value.kind == "gone"
+        else:
+            assert len(await link.receive()) == aitp_link._MAX_BYTES
+        await link.close()
 
 
 # --- voice

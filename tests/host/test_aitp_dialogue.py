@@ -5,6 +5,7 @@ import json
 import pytest
 from peers import vectors
 from vrt_host.agents import aitp_messages as messages
+from vrt_host.agents import aitp_turns
 from vrt_host.agents.aitp_dialogue import Dialogue
 from vrt_host.agents.base import (
     AgentError,
@@ -873,6 +874,15 @@ def test_call_of_another_connection_is_another_call(stage):
     stage.dialogue.connected()
     stage.call()
     assert len(stage.all(Call)) == 2
+
+
+def test_inputs_that_wait_are_bounded(stage, caplog):
+    stage.dialogue.lost()
+    for number in range(aitp_turns._INPUTS + 2):
+        stage.types(f"{number}")
+    stage.dialogue.connected()
+    assert stage.last("USER_INPUT")["content"].split("\n\n")[0] == "2"
+    assert "the oldest is dropped" in caplog.text
 
 
 def test_history_is_bounded(stage):

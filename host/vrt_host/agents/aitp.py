@@ -56,7 +56,9 @@ _SPEECH_BYTES = 180 * OUTPUT.bytes_per_second
 """Of a reply that may wait for the device; beyond it, nothing is read."""
 _SLICE_BYTES = OUTPUT.bytes_per_second
 """Handed to the device at once."""
-_FRAMES = 128
+_EVENTS = 4096
+"""The same for all that is said, in pieces."""
+_FRAMES = 512
 """Messages to the server that may wait, audio apart."""
 _TICK_S = 0.1
 _STALL_S = 0.5
@@ -285,9 +287,9 @@ class Aitp(Agent):
             while self._speech:
                 event = self._speech.popleft()
                 self._port.emit(event)
+                self._room.set()
                 if isinstance(event, Audio):
                     self._speech_bytes -= len(event.payload)
-                    self._room.set()
                     await self._port.drain()
             self._to_say.clear()
             await self._to_say.wait()
@@ -348,7 +350,7 @@ class Aitp(Agent):
                 self._take(message)
             if self._over:
                 return AitpError("refused", "the session is over", final=True)
-            while self._speech_bytes > _SPEECH_BYTES:
+            while self._speech_bytes > _SPEECH_BYTES or len(self._speech) > _EVENTS:
                 self._room.clear()
                 await self._room.wait()
 

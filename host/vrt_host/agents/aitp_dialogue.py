@@ -138,8 +138,7 @@ class Dialogue(Turns):
                 self._ask(turn)
                 return
             self._held_until = self._outlet.now() + _HELD_S
-        self._inputs.append({"modality": "text", "content": text})
-        self._send_inputs()
+        self._input({"modality": "text", "content": text})
 
     def speech_began(self) -> None:
         """The user speaks, as this host's ear finds."""
@@ -166,8 +165,7 @@ class Dialogue(Turns):
         if recording is not None:
             if listening and turn is not None:
                 turn.recorded = True
-            self._inputs.append(recording)
-            self._send_inputs()
+            self._input(recording)
         else:
             self._outlet.send("VOICE_INPUT_END", {"reason": reason})
         if listening and turn is not None:

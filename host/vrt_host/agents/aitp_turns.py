@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from typing import Literal
 
 from vrt_host.agents import aitp_messages as messages
@@ -10,6 +11,8 @@ from vrt_host.agents.aitp_messages import Frame
 from vrt_host.agents.aitp_sound import Sound
 from vrt_host.agents.aitp_turn import History, Outlet, Turn
 from vrt_host.agents.base import Audio, AudioEnd, Text, Transcript, TurnBegin, TurnEnd
+
+log = logging.getLogger(__name__)
 
 _TURNS = 8
 """Turns that are remembered: an interruption may name one that was made long ago, and is still being played."""
@@ -21,6 +24,8 @@ _TAIL_S = 2.0
 """What the server says unasked, a recording behind its text for one, is over after so much quiet."""
 LATE_S = 1.0
 """So long after the end of an interrupted answer, what comes unasked belongs to it."""
+_INPUTS = 32
+"""What the user said may wait for the server; the oldest is dropped."""
 _WORDS_S = 0.5
 """The user's words are complete when no more have come for so long."""
 
@@ -112,6 +117,14 @@ class Turns:
         """The server owes an answer in this turn."""
         turn.asked, turn.ends_at = True, None
         self._news()
+
+    def _input(self, payload: Frame) -> None:
+        """The user said this."""
+        self._inputs.append(payload)
+        self._send_inputs()
+        if len(self._inputs) > _INPUTS:
+            log.warning("aitp: more than %d inputs wait for the server; the oldest is dropped", _INPUTS)
+            del self._inputs[0]
 
     def _send_inputs(self) -> None:
         """What the user typed goes out when the server is there and has nothing else to answer; what waited together, together."""
