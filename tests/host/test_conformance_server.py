@@ -133,6 +133,17 @@ async def test_link_tells_of_a_client_that_does_not_mask():
         assert "mask" in str(connection.frames[-1])
 
 
+async def test_listener_leaves_nobody_connected_who_never_became_a_websocket():
+    async with WebSocketListener() as listener:
+        knock = asyncio.ensure_future(listener.knock())
+        await asyncio.sleep(0)
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(listener.url.split(":")[2][:-1]))
+        await asyncio.wait_for(knock, SOON_S)
+    with contextlib.suppress(ConnectionResetError):
+        assert await asyncio.wait_for(reader.read(), SOON_S) == b""
+    writer.close()
+
+
 async def test_listener_notes_who_knocks_while_it_refuses():
     async with WebSocketListener() as listener:
         listener.refusing = True

@@ -137,7 +137,7 @@ async def test_a_client_that_does_not_come_is_given_up():
     client = Client()
     client.run = lambda url: asyncio.sleep(60)
     async with playing(client, factor=0.001) as stage:
-        with pytest.raises(Unmet, match="did not connect within"):
+        with pytest.raises(Unmet, match="did not open a connection within"):
             await stage.arrive()
 
 

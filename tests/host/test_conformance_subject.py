@@ -1,10 +1,14 @@
 """A client under test is started and ended: by a command, or by an operator."""
 
 import asyncio
+import contextlib
+import os
+import signal
 import sys
 from collections import deque
 
 import pytest
+from vrt_host.conformance import subject as subjects
 from vrt_host.conformance.subject import Command, Operator
 from vrt_host.errors import UsageError
 
@@ -95,3 +99,21 @@ async def test_operator_is_told_once_where_and_then_to_restart():
     assert "restart it" in said[1]
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(operator.gone(), 0.01)
+
+
+async def test_output_is_let_go_that_something_else_holds_open(monkeypatch):
+    monkeypatch.setattr(subjects, "_STOP_S", 0.2)
+    subject = command(
+        "import subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'], start_new_session=True)\n"
+        "print('left', child.pid)"
+    )
+    await subject.start("ws://127.0.0.1:1/")
+    await output(subject, "left ")
+    child = int(subject.output[-1].split()[1])
+    try:
+        await subject.stop()
+        assert subject._pipe.is_closing()
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)

@@ -47,6 +47,7 @@ class Command:
             raise UsageError(f"the command needs {URL} where the address goes: vrt sim --url {URL}")
         self._words = words
         self._process: asyncio.subprocess.Process | None = None
+        self._pipe: asyncio.ReadTransport | None = None
         self._reader: asyncio.Task[None] | None = None
         self.output: deque[str] = deque(maxlen=_LINES)
 
@@ -54,22 +55,30 @@ class Command:
         """Start it; raises `UsageError` when there is no such program."""
         words = [word.replace(URL, url) for word in self._words]
         self.output.append(printable(f"$ {shlex.join(words)}"))
+        ours, its = os.pipe()
         try:
             self._process = await asyncio.create_subprocess_exec(
                 *words,
                 stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
+                stdout=its,
+                stderr=its,
                 start_new_session=True,  # what it starts ends with it
             )
         except OSError as error:
+            os.close(ours)
             raise UsageError(f"cannot run {words[0]}: {error.strerror or error}") from None
-        self._reader = asyncio.create_task(self._read(self._process))
+        finally:
+            os.close(its)
+        stream = asyncio.StreamReader()
+        self._pipe, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(stream), os.fdopen(ours, "rb", 0)
+        )
+        self._reader = asyncio.create_task(self._read(stream))
 
     async def stop(self) -> None:
         """End it and all that it started: politely, then not."""
-        process, reader = self._process, self._reader
-        if process is None or reader is None:
+        process, reader, pipe = self._process, self._reader, self._pipe
+        if process is None or reader is None or pipe is None:
             return
         for number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
@@ -82,6 +91,7 @@ class Command:
             [reader], timeout=_STOP_S
         )  # something may have left the group, and hold the output open
         reader.cancel()
+        pipe.close()
         self._process = None
 
     async def gone(self) -> str:
@@ -92,9 +102,8 @@ class Command:
         await asyncio.wait([self._reader])
         return f"the command ended with code {code}: {self.output[-1]}"
 
-    async def _read(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stdout is not None
-        while line := await _line(process.stdout):
+    async def _read(self, stream: asyncio.StreamReader) -> None:
+        while line := await _line(stream):
             self.output.append(printable(line.rstrip("\r\n")))
 
 

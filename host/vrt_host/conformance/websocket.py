@@ -112,7 +112,7 @@ class WebSocketLink(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client connects."""
         self._transport: Any = transport
-        if not self._listener.admit():
+        if not self._listener.admit(self):
             self.cut()
 
     def data_received(self, data: bytes) -> None:
@@ -136,6 +136,7 @@ class WebSocketLink(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """The connection is gone."""
+        self._listener.gone(self)
         self._protocol.receive_eof()
         fault = self._protocol.parser_exc
         code = self._protocol.close_rcvd.code if self._protocol.close_rcvd else _NO_CLOSE
@@ -174,7 +175,8 @@ class WebSocketListener:
     def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
         self._address = (host, port)
         self._waiting: asyncio.Queue[Connection] = asyncio.Queue()
-        self._links: list[WebSocketLink] = []
+        self._links: set[WebSocketLink] = set()
+        """Also those that have not said, or never say, that they are WebSockets."""
         self.attempts: list[float] = []
         self._knocked = asyncio.Event()
         self.refusing = False
@@ -188,7 +190,7 @@ class WebSocketListener:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._server.close()
-        for link in self._links:
+        for link in tuple(self._links):
             link.cut()
         await self._server.wait_closed()
 
@@ -209,13 +211,17 @@ class WebSocketListener:
 
     # --- for its links
 
-    def admit(self) -> bool:
+    def admit(self, link: WebSocketLink) -> bool:
         """Whether a client that knocks may come in."""
+        self._links.add(link)
         self.attempts.append(asyncio.get_running_loop().time())
         self._knocked.set()
         return not self.refusing
 
+    def gone(self, link: WebSocketLink) -> None:
+        """Its connection is over."""
+        self._links.discard(link)
+
     def opened(self, link: WebSocketLink) -> None:
         """A client's opening handshake is done."""
-        self._links.append(link)
         self._waiting.put_nowait(Connection(link))

@@ -106,11 +106,16 @@ class Stage:
         arrival = asyncio.ensure_future(self._next())
         gone = asyncio.ensure_future(self.subject.gone())
         patience = self.s(COME_S) if self.subject.restarts else OPERATOR_S
+        before = len(self.listener.attempts)
         try:
             await asyncio.wait({arrival, gone}, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
             if arrival.done():
                 return arrival.result()
-            raise Unmet(gone.result() if gone.done() else f"the client did not connect within {patience:g} s")
+            if gone.done():
+                raise Unmet(gone.result())
+            came = len(self.listener.attempts) - before
+            told = f": it came {came} times, and opened none" if came else ""
+            raise Unmet(f"the client did not open a connection within {patience:g} s{told}")
         finally:
             for task in (arrival, gone):
                 task.cancel()
