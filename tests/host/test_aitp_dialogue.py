@@ -66,7 +66,7 @@ class Stage:
         assert vectors.errors("aitp", "client", messages.message(type_, payload)) == []
         self.sent.append((type_, payload))
 
-    def report(self, text, turn=None, *, final=False):
+    def report(self, text, turn=None, *, final=False, advice=None):
         self.emit(AgentError(text, recoverable=not final, turn=turn))
 
     def soon(self, work):

@@ -162,7 +162,7 @@ class Aitp(Agent):
         if self._deaf:
             if not self._deaf_told:
                 self._deaf_told = True
-                self.report("the server takes no audio, and answers only what is typed")
+                self.report("the server takes no audio", advice="type, or choose a server with audio")
             return
         self._mic_at = self._loop.time()
         self._streaming = True
@@ -258,9 +258,11 @@ class Aitp(Agent):
         self._frames.append((type_, payload))
         self._to_send.set()
 
-    def report(self, text: str, turn: str | None = None, *, final: bool = False) -> None:
-        """An error of the server's: one line, to the log and to the device."""
-        line = self._line(AitpError("refused", text, final=final))
+    def report(
+        self, text: str, turn: str | None = None, *, final: bool = False, advice: str | None = None
+    ) -> None:
+        """What is wrong: one line, to the log and to the device."""
+        line = self._line(AitpError("refused", text, final=final, advice=advice))
         now = self.now()
         repeated = self._told[0] == line and now - self._told[1] < _REPEATED_S
         if repeated and turn is None and not final:

@@ -128,7 +128,7 @@ class Dialogue(Turns):
             said = (
                 f"a text of {len(text):,} characters was not sent: the server takes {messages.TEXT_CHARS:,}"
             )
-            self._outlet.report(said, turn.key)
+            self._outlet.report(said, turn.key, advice="send a shorter one")
             return
         self.history.add("user", text)
         if self._approvals.asked:
@@ -215,8 +215,8 @@ class Dialogue(Turns):
             self._outlet.context_changed()
             if alive is not None and not alive.calls:
                 self._drop(alive)
-                said = f"the connection was lost while {call.name} ran; the server learns what came of it: ask again"
-                self._outlet.report(said, alive.key)
+                said = f"the connection was lost while {call.name} ran, and the server learns what came of it"
+                self._outlet.report(said, alive.key, advice="ask again")
             return
         self.history.add("tool", words)
         self._outlet.send(*calls.answer(call, result))
@@ -286,7 +286,9 @@ class Dialogue(Turns):
         except Unplayable as error:
             if not self._unplayable:
                 self._unplayable = True
-                self._outlet.report(f"{error}; it is not heard")
+                self._outlet.report(
+                    str(error), advice="let the server send PCM or WAV: the rest is not heard"
+                )
             return
         if pcm and turn.item is not None:
             self._outlet.say(Audio(turn.key, turn.item, pcm))

@@ -49,7 +49,7 @@ def _pcm(raw: bytes, mime: str) -> tuple[int, bytes]:
         return _wav(raw)
     kind, *parameters = [part.strip() for part in mime.lower().split(";")]
     if kind not in ("audio/pcm", "audio/l16", "audio/raw", "audio/x-raw"):
-        raise Unplayable(f"audio of the type {mime[:60]}: only PCM and WAV are played")
+        raise Unplayable(f"audio of the type {mime[:60]}")
     given = dict(part.split("=", 1) for part in parameters if "=" in part)
     rate, channels = (given.get(name, usual) for name, usual in (("rate", "24000"), ("channels", "1")))
     if not re.fullmatch(r"\d{4,6}", rate) or int(rate) not in _RATES or channels != "1":

@@ -117,8 +117,10 @@ class Outlet(Protocol):
     def send(self, type_: str, payload: Frame) -> None:
         """To the server, when it is there."""
 
-    def report(self, text: str, turn: str | None = None, *, final: bool = False) -> None:
-        """An error of the server's: to the log and to the device."""
+    def report(
+        self, text: str, turn: str | None = None, *, final: bool = False, advice: str | None = None
+    ) -> None:
+        """What is wrong, for the log and for the device; without `advice` they are the server's words."""
 
     def soon(self, work: Callable[[], None]) -> None:
         """Do it when what was emitted so far has taken effect."""

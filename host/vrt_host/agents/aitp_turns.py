@@ -174,7 +174,8 @@ class Turns:
         elif turn.typed and turn.asked:
             if quiet >= _ANSWER_S:
                 self._drop(turn)
-                self._outlet.report(f"the server gave no answer within {_ANSWER_S:g} s", turn.key)
+                said = f"the server gave no answer within {_ANSWER_S:g} s"
+                self._outlet.report(said, turn.key, advice="ask again")
         elif not turn.typed and quiet >= _SPOKEN_S:
             self._finish(turn)
 
