@@ -62,6 +62,7 @@ class _Talk:
         self.refusal = None
         self.vad = None
         self.hung_up = False
+        self.resumed = False
         self._next = 0
         self._sequence = itertools.count()
         self._task = None
@@ -103,7 +104,8 @@ class _Talk:
             return
         frame = vectors.decode_omni(data)
         metadata = frame["metadata"]
-        if frame["sequence"] != self._next:
+        gap = frame["sequence"] - self._next
+        if gap < 0 or (gap and not self.resumed):  # what was under way when a connection was lost never comes
             self.peer.tell("invalid", why=f"frame {frame['sequence']} instead of {self._next}")
         self._next = frame["sequence"] + 1
         if not self.peer.settings["audio"]:
@@ -391,6 +393,7 @@ class OmniaPeer(Peer):
         talk = self.parked.pop(query.get("resume"), None)
         resumed = talk is not None
         if resumed:
+            talk.resumed = True
             self.tell("resumed", id=talk.id, said=talk.said)
         else:
             id_ = f"sess-{next(self.ids)}"

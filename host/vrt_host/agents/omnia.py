@@ -28,7 +28,7 @@ from vrt_host.agents.base import (
     SessionInfo,
     ToolResult,
 )
-from vrt_host.agents.omnia_credential import RENEWAL_S, Credential
+from vrt_host.agents.omnia_credential import RENEWAL_S, WATCH_S, Credential
 from vrt_host.agents.omnia_dialogue import Dialogue
 from vrt_host.agents.omnia_files import File
 from vrt_host.agents.omnia_link import Link
@@ -74,6 +74,8 @@ class OmniaAgent(Agent):
     def __init__(self, options: Options) -> None:
         self._options = options
         self._credential = Credential(options)
+        self._presented = ""
+        """The credential that the facade has of this connection."""
         self._tasks = Tasks(self.name, self._failed)
         self._microphone = Microphone()
         self._link: Link | None = None
@@ -262,9 +264,12 @@ class OmniaAgent(Agent):
     async def _watch(self) -> None:
         """A new credential replaces the connection's, before that expires."""
         while True:
-            await self._credential.changed()
+            credential = await self._credential.other(self._presented)
             if self._link is not None:
-                self.send(messages.credential_refresh(self._credential.value))
+                self._presented = credential
+                self.send(messages.credential_refresh(credential))
+            else:
+                await asyncio.sleep(WATCH_S)
 
     async def _upload(self, files: Sequence[File]) -> None:
         media, notes = [], []
@@ -445,7 +450,7 @@ class OmniaAgent(Agent):
         """Whether there is a new credential, now or soon."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(RENEWAL_S):
-                await self._credential.changed()
+                await self._credential.other(self._presented)
                 return True
         return False
 
@@ -454,6 +459,7 @@ class OmniaAgent(Agent):
         resume = None
         if self._parked_until is not None and self._loop.time() < self._parked_until:
             resume = self._dialogue.sender.own
+        self._presented = self._credential.value
         url = self._options.address(resume)
         return await Link.open(url, self._credential.value, self._options.connect_timeout_s)
 

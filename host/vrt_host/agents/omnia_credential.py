@@ -30,10 +30,10 @@ class Credential:
         """Whether another one may come."""
         return self._path is not None
 
-    async def read(self) -> bool:
-        """Look at the file; whether there is a new one in it. Raises `ProviderError` where there was none before, and is none."""
+    async def read(self) -> None:
+        """Look at the file, if there is one. Raises `ProviderError` where there is no credential in it, and was none before."""
         if self._path is None:
-            return False
+            return
         path = self._path
         try:
             text = (await asyncio.to_thread(_content, path)).decode().strip()
@@ -48,16 +48,16 @@ class Credential:
             if not self.value:
                 said = f"there is no credential in {path}: {fault}"
                 raise ProviderError("key", said, advice="put it there, in one line")
-            return False
-        if text == self.value:
-            return False
+            return
         self.value = text
         self.seen.add(text)
-        return True
 
-    async def changed(self) -> None:
-        """Wait until there is a new one."""
-        while not await self.read():  # noqa: ASYNC110  (nobody tells of a file)
+    async def other(self, than: str) -> str:
+        """Wait until there is another one than this."""
+        while True:
+            await self.read()
+            if self.value != than:
+                return self.value
             await asyncio.sleep(WATCH_S)
 
 
