@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 FACADES: dict[str, tuple[str, str, str]] = {
     "aitp": ("vrt_host.facades.aitp", "AitpFacade", "an AITP 1.0.0 server, for OwlLayer's clients"),
+    "omnia": ("vrt_host.facades.omnia", "OmniaFacade", "an Omnia agent facade, for Omnia's clients"),
 }
 """Name -> module, class, what it is. The module has the facade's `Options`, the table `[NAME_facade]` of the options file."""
 
