@@ -570,6 +570,24 @@ def test_response_that_ends_before_it_begins_is_told(stage):
     assert len(stage.sent("response.create")) == 1
 
 
+def test_end_that_is_told_twice_is_one(stage):
+    stage.dialogue.user_text("Lock")
+    stage.created(turn="turn-1")
+    stage.created(turn="turn-1")
+    stage.call()
+    stage.call()
+    stage.done()
+    stage.dialogue.tool_result("turn-1", ToolResult("c1", True))
+    stage.done()
+    assert len(stage.all(Call)) == 1
+    assert stage.all(TurnEnd) == []
+    stage.created("r2", turn="turn-1")
+    stage.done("r2")
+    stage.done("r2")
+    assert len(stage.all(TurnEnd)) == 1
+    assert len(stage.sent("response.create")) == 2
+
+
 def test_speech_that_is_told_twice_is_one_utterance(stage):
     stage.speech(commit=False)
     stage.speech()

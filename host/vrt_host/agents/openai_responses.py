@@ -103,6 +103,7 @@ class Response:
     id: str
     turn: Turn
     cancelled: bool = False
+    ended: bool = False
     written: dict[str, tuple[object, object]] = field(default_factory=dict)
     """Call -> name and arguments, of calls that may have been cut off: their items tell."""
 

@@ -414,7 +414,8 @@ class Dialogue:
             self._on_created(event)  # it has ended before it began: an error, as a rule
             response = responses.done(said)
         try:
-            if response is not None:
+            if response is not None and not response.ended:
+                response.ended = True
                 self._close(response, said)
         finally:
             responses.ask()
