@@ -74,8 +74,8 @@ class OmniaAgent(Agent):
     def __init__(self, options: Options) -> None:
         self._options = options
         self._credential = Credential(options)
-        self._presented = ""
-        """The credential that the facade has of this connection."""
+        self._opened_with = self._presented = ""
+        """The credential by which the last connection was opened, and the one that the facade has of it now."""
         self._tasks = Tasks(self.name, self._failed)
         self._microphone = Microphone()
         self._link: Link | None = None
@@ -450,7 +450,7 @@ class OmniaAgent(Agent):
         """Whether there is a new credential, now or soon."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(RENEWAL_S):
-                await self._credential.other(self._presented)
+                await self._credential.other(self._opened_with)
                 return True
         return False
 
@@ -459,7 +459,7 @@ class OmniaAgent(Agent):
         resume = None
         if self._parked_until is not None and self._loop.time() < self._parked_until:
             resume = self._dialogue.sender.own
-        self._presented = self._credential.value
+        self._opened_with = self._presented = self._credential.value
         url = self._options.address(resume)
         return await Link.open(url, self._credential.value, self._options.connect_timeout_s)
 
