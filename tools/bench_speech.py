@@ -142,7 +142,8 @@ def score(engines: Engines, intents: Intents, sentences: Sequence[dict[str, Any]
             heard += normalise(free.text)
             found["grammar"].append(intents.parse(complete(end.grammar)))
             found["free"].append(intents.parse(free.text))
-            understood = compare(intents, end.grammar, free.text, free.against, engines.pronouncer.known)
+            known = engines.pronouncer.known
+            understood = compare(intents, end.grammar, free.text, free.against, known, free.others)
             found["agreement"].append(understood.meaning)
         said = normalise(sentence["text"])
         made.words += len(said)

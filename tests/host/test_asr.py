@@ -151,6 +151,26 @@ def test_moonshine_tells_how_far_a_draft_is_from_what_was_said(moonshine):
     assert moonshine.transcribe(samples, "lock the front door and close the blinds").against > 20
 
 
+def test_moonshine_names_the_words_that_are_nearly_as_likely(moonshine):
+    words = moonshine._encode("Turn off the light")
+    likely = np.full((len(words) + 1, len(moonshine._vocabulary)), -30.0, np.float32)
+    for place, token in enumerate(words):
+        likely[place, token] = -1.0
+    [on], [unlike] = (moonshine._encode(text) for text in ("on", "of"))
+    stop = moonshine._ids[b"."]
+    likely[1, on] = -0.9 - asr_free.NEAR
+    likely[1, unlike] = -1.1 - asr_free.NEAR
+    likely[1, stop] = likely[1, asr_free._END] = -1.0
+    assert moonshine._others(words, likely) == ("Turn on the light",)
+
+
+def test_moonshine_has_no_doubt_of_what_is_clear(moonshine):
+    samples = recording("af-heart--turn-on-the-kitchen-light.wav")
+    assert moonshine.transcribe(samples, "turn on the kitchen light").others == ()
+    assert "Turn on the kitchen light" in moonshine.transcribe(samples, "turn off the kitchen light").others
+    assert moonshine.transcribe(samples).others == ()
+
+
 def test_moonshine_of_silence_or_nothing_says_little(moonshine):
     for samples in (np.zeros(0, np.float32), np.zeros(100, np.float32), np.zeros(16_000, np.float32)):
         assert len(normalise(moonshine.transcribe(samples).text)) <= 2

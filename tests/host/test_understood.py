@@ -56,6 +56,26 @@ def test_number_out_of_bounds_is_told_when_all_else_agrees(grammar, free, number
         )
 
 
+@pytest.mark.parametrize(
+    ("grammar", "others", "agreed"),
+    [
+        ("turn on the light", [], True),
+        ("turn on the light", ["Turn of the light", "Turn on the lamp"], True),
+        ("turn on the light", ["Please turn on the light."], True),
+        ("turn on the light", ["Turn of the light", "Turn off the light"], False),
+        ("turn on the light", ["Lock the front door"], False),
+        ("unlock the front door", ["Lock the front door"], True),  # it asks first
+        ("lock the front door", ["Unlock the front door"], False),
+        ("yes", ["no"], False),
+        ("stop", ["turn on the light"], True),  # does no harm
+    ],
+)
+def test_sentence_that_may_as_well_be_another_is_not_agreed_on(grammar, others, agreed):
+    understood = compare(Intents([LOCK, KETTLE, LIGHT]), grammar, grammar, 0.0, sounds, others)
+    assert (understood.meaning is not None) is agreed
+    assert understood.free == grammar
+
+
 # --- what is shown as said
 
 

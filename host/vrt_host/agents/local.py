@@ -260,7 +260,8 @@ class LocalAgent(Agent):
     def _compare(self, audio: Samples, grammar: str) -> Understood:
         """Runs in a thread."""
         free = self._engines.free.transcribe(audio, complete(grammar))
-        return compare(self._intents, grammar, free.text, free.against, self._engines.pronouncer.known)
+        known = self._engines.pronouncer.known
+        return compare(self._intents, grammar, free.text, free.against, known, free.others)
 
     def _foresee(self, meaning: Meaning | None) -> None:
         """Have rendered what will be said first, if all goes well. It is said only if it does."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vrt_host.agents.agreement import Sounds
@@ -34,14 +35,30 @@ class Understood:
         return Understood(self.free, self.free)
 
 
-def compare(intents: Intents, grammar: str, free: str, against: float, sounds: Sounds) -> Understood:
-    """What the sentence that the grammar heard and the free text have in common; `against` as in `Intents.agree`."""
+def compare(  # noqa: PLR0917
+    intents: Intents, grammar: str, free: str, against: float, sounds: Sounds, others: Sequence[str] = ()
+) -> Understood:
+    """What the sentence that the grammar heard and the free text have in common; `against` as in `Intents.agree`.
+
+    `others`: sentences that the free recogniser finds nearly as likely as the grammar's. None of them may mean something else,
+    unless nothing happens before somebody agreed.
+    """
     meaning = intents.agree(grammar, free, sounds, against)
+    if meaning is not None and not meaning.asks and _doubtful(intents, meaning, others):
+        return Understood(free, free)
     if meaning is None:
         return Understood(free, free, beyond=intents.beyond(free, grammar))
     written = intents.parse(free)
     same = written is not None and written.same(meaning)
     return Understood(free, _sentence(free if same else complete(grammar), free), meaning)
+
+
+def _doubtful(intents: Intents, meaning: Meaning, others: Sequence[str]) -> bool:
+    """Whether one of the others means something else."""
+    if meaning.control not in (None, "yes"):
+        return False
+    read = (intents.parse(text) for text in others)
+    return any(other is not None and not other.same(meaning) for other in read)
 
 
 def stopped(intents: Intents, grammar: str, free: str) -> Understood | None:

@@ -30,6 +30,10 @@ _MIN_SAMPLES = RATE // 4
 _THREADS = 2
 
 _STOPS = (b".", b",", b"?", b"!")
+NEAR = 2.0
+"""Measured: `docs/local.md`."""
+_MOST_NEAR = 4
+"""Of them at one place."""
 
 _Cache = dict[str, NDArray[np.float32]]
 
@@ -42,6 +46,8 @@ class Transcription:
     """With case and punctuation; empty for silence."""
     against: float = math.inf
     """How much less likely the draft is than the text: the logarithm of the ratio, 0 when they are the same words."""
+    others: tuple[str, ...] = ()
+    """The draft with another beginning of a word where that is nearly as likely: by `NEAR`, a logarithm."""
 
 
 class FreeRecogniser(Protocol):
@@ -89,6 +95,7 @@ class Moonshine:
         ids = [_BEGIN, *words]
         likely, cache = self._step(fixed, ids, _empty_cache())
         of_draft = float(sum(likely[place, token] for place, token in enumerate(words)))
+        others = self._others(words, likely)
         if words and list(likely[:-1].argmax(axis=1)) != words:
             ids = ids[:1]
             likely, cache = self._step(fixed, ids, _empty_cache())
@@ -99,12 +106,32 @@ class Moonshine:
             if ids[-1] == _END or len(ids) >= limit:
                 break
             likely, cache = self._step(fixed, ids[-1:], cache)
-        text = b"".join(self._vocabulary[index] for index in ids if index > _END)
         of_text = sum(chance for index, chance in zip(ids[1:], chances, strict=True) if self._is_word(index))
         return Transcription(
-            text.decode("utf-8", "replace").replace(_SPACE, " ").strip(),
+            self._decode(ids),
             max(0.0, of_text - of_draft) if words else math.inf,
+            others,
         )
+
+    def _others(self, words: list[int], likely: NDArray[np.float32]) -> tuple[str, ...]:
+        found = []
+        for place, token in enumerate(words):
+            near = np.argpartition(likely[place], -_MOST_NEAR)[-_MOST_NEAR:]
+            rest = place + 1
+            while rest < len(words) and not self._vocabulary[words[rest]].startswith(_SPACE.encode()):
+                rest += 1
+            found += [
+                self._decode([*words[:place], int(other), *words[rest:]])
+                for other in near
+                if other != token
+                and self._is_word(int(other))
+                and likely[place, other] > likely[place, token] - NEAR
+            ]
+        return tuple(found)
+
+    def _decode(self, ids: list[int]) -> str:
+        text = b"".join(self._vocabulary[index] for index in ids if index > _END)
+        return text.decode("utf-8", "replace").replace(_SPACE, " ").strip()
 
     def _is_word(self, index: int) -> bool:
         return index > _END and self._vocabulary[index] not in _STOPS
