@@ -6,6 +6,9 @@ _TURNS = "host/test_turns.py::test_"
 _WEBSOCKET = "host/test_websocket.py::test_"
 _SERIAL = "host/test_serial.py::test_"
 _DEVICE = "firmware/test_"
+_OMNIA = "host/test_omnia.py::test_"
+_OMNIA_MESSAGES = "host/test_omnia_messages.py::test_"
+_OMNIA_DIALOGUE = "host/test_omnia_dialogue.py::test_"
 _OPENAI = "host/test_openai_realtime.py::test_"
 _LIVE = "host/test_openai_live.py::test_"
 _GUEST = "host/test_guest.py::test_"
@@ -112,6 +115,30 @@ PROOFS = {
     "agents.aitp._FRAMES": _AITP_AGENT + "messages_that_wait_for_a_connection_are_bounded",
     "agents.aitp._SPEECH_BYTES": _AITP_AGENT + "reading_stops_when_a_reply_is_far_ahead",
     "agents.aitp._EVENTS": _AITP_AGENT + "reading_stops_when_a_reply_is_far_ahead",
+    "agents.omnia_link._FRAME_BYTES": _OMNIA + "message_that_is_too_large_ends_the_connection",
+    "agents.omnia_frames.TRANSFER_BYTES": _OMNIA_MESSAGES + "transfer_has_a_limit",
+    "agents.omnia_frames._TRANSFERS": _OMNIA_MESSAGES + "transfers_at_once_are_few",
+    "agents.omnia_mouth._MEDIA": _OMNIA_DIALOGUE + "media_under_way_are_bounded",
+    "agents.omnia_sound._REORDERED": _OMNIA_MESSAGES + "chunk_that_never_comes_is_not_waited_for_for_ever",
+    "agents.omnia._MIC_BYTES": _OMNIA + "user_audio_is_bounded_while_there_is_no_connection",
+    "agents.omnia._FRAMES": _OMNIA + "messages_that_wait_are_bounded",
+    "agents.omnia._SPEECH_BYTES": _OMNIA + "answer_that_is_far_ahead_is_not_read_on",
+    "agents.omnia_sender._TOLD": _OMNIA_DIALOGUE + "what_waits_for_the_next_message_is_bounded",
+    "agents.omnia_sender.PATIENCE_S": _OMNIA_DIALOGUE + "answer_that_goes_on_for_ever_costs_the_connection",
+    "agents.omnia.GRACE_S": _OMNIA + "call_that_is_not_parked_any_more_begins_anew",
+    "agents.omnia_dialogue.LISTEN_S": _OMNIA_DIALOGUE + "spoken_turn_in_which_nothing_comes_ends",
+    "agents.omnia_dialogue.DEAF_S": _OMNIA_DIALOGUE + "audio_session_that_fails_is_told_and_given_up",
+    "agents.omnia._UPLOAD_S": _OMNIA + "upload_that_is_not_answered_is_told",
+    "agents.omnia_files.INLINE_BYTES": _OMNIA + "file_that_cannot_be_handed_over_is_told_to_both",
+    "agents.omnia_credential.RENEWAL_S": _OMNIA + "expired_credential_without_another_ends_the_session",
+    "agents.omnia_messages.METADATA_KEYS": _OMNIA_MESSAGES
+    + "limits_of_metadata_are_kept_before_anything_is_sent",
+    "agents.omnia_messages.METADATA_VALUE_BYTES": _OMNIA_MESSAGES
+    + "limits_of_metadata_are_kept_before_anything_is_sent",
+    "agents.omnia_messages.METADATA_BYTES": _OMNIA_MESSAGES
+    + "limits_of_metadata_are_kept_before_anything_is_sent",
+    "agents.omnia_options.DECLARE_BYTES": _OMNIA_MESSAGES
+    + "wrong_option_is_refused_before_anything_is_opened",
     "agents.chat._LONGEST_CHARS": "host/test_chat.py::test_text_without_an_end_is_cut_off",
     "agents.chat._ROUNDS": "host/test_chat.py::test_model_that_calls_for_ever_is_stopped",
     "agents.chat_model._CALLS": "host/test_chat_model.py::test_too_many_calls_are_refused",

@@ -12,7 +12,7 @@ from agent_stage import answering, started
 from peers.plan import quiet, tone
 from peers.process import DEADLINE_S, PeerProcess
 from pydantic import SecretStr
-from vrt_host.agents import omnia, omnia_credential, omnia_files
+from vrt_host.agents import omnia, omnia_credential, omnia_files, omnia_link
 from vrt_host.agents.base import (
     AgentError,
     Audio,
@@ -272,6 +272,25 @@ async def test_pings_are_answered():
     async with serve(talk, "127.0.0.1", 0) as server, talking(server.sockets[0].getsockname()[1]):
         async with asyncio.timeout(DEADLINE_S):
             await answered.wait()
+
+
+async def test_message_that_is_too_large_ends_the_connection(peer, monkeypatch):
+    monkeypatch.setattr(omnia_link, "_FRAME_BYTES", 8_000)
+    async with talking(peer) as (agent, port):
+        await peer.do("send", message={"type": "chunk", "content": "x" * 20_000})
+        await peer.seen("closed")
+        agent.user_text("Hello")
+        await port.ends()
+
+
+async def test_messages_that_wait_are_bounded(monkeypatch, caplog):
+    monkeypatch.setattr(omnia, "_FRAMES", 2)
+    agent = OmniaAgent(Options(base_url="ws://127.0.0.1:1"))
+    agent._parked_until = 1.0
+    for number in range(3):
+        agent.send({"type": "tool_call_ack", "tool_call_ack": {"call_id": f"{number}"}})
+    assert [one["tool_call_ack"]["call_id"] for one in agent._frames] == ["1", "2"]
+    assert "the oldest is dropped" in caplog.text
 
 
 async def test_broken_frames_are_told_once_a_connection_and_survived(peer, caplog):
@@ -652,6 +671,20 @@ async def test_upload_that_cannot_be_is_told(ready, told):
         await port.ends()
         assert told in port.all(AgentError)[0].message
     assert received[-1]["type"] == "message"
+
+
+async def test_upload_that_is_not_answered_is_told(monkeypatch):
+    monkeypatch.setattr(omnia, "_UPLOAD_S", 0.05)
+
+    def reply(message):
+        if message["type"] == "message":
+            yield {"type": "done", "content": "ok"}
+
+    context = f"data:image/jpeg;base64,{PHOTO}"
+    async with answering(HELLO, then=reply) as (number, _), talking(number, context=context) as (agent, port):
+        agent.user_text("What is it?")
+        await port.ends()
+        assert "no answer to an upload within 0.05 s" in port.all(AgentError)[0].message
 
 
 async def test_upload_is_refused_in_the_servers_words(peer):

@@ -97,6 +97,26 @@ def test_text_that_was_interrupted_before_it_was_sent_goes_with_the_next():
     assert stage.texts() == ["one", "two\n\nthree"]
 
 
+def test_what_waits_for_the_next_message_is_bounded():
+    stage = Stage()
+    for number in range(20):
+        stage.dialogue.sender.context(number)
+    stage.types()
+    assert len(stage.sent[0]["parts"]) == 8 + 1
+    assert "19" in stage.texts()[0]
+
+
+def test_media_under_way_are_bounded():
+    stage = Stage()
+    stage.types()
+    for number in range(40):
+        stage.comes(sound(media=f"m-{number}"), MediaChunk(f"x-{number}", 0, False, b"x", f"video/{number}"))
+    assert len(stage.dialogue._mouth._streams) <= 16
+    assert len(stage.dialogue._mouth._unplayable) <= 16
+    stage.comes(Done(None))
+    assert len(stage.all(TurnEnd)) == 1
+
+
 def test_audio_of_an_answer_is_one_item_and_in_order():
     stage = Stage()
     stage.types()

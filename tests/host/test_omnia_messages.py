@@ -4,6 +4,7 @@ import base64
 import io
 import json
 import wave
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -121,6 +122,16 @@ def test_chunk_out_of_order_ends_its_transfer_and_no_other():
     assembly.feed(chunk(0))
     with pytest.raises(FrameError, match="midst"):
         assembly.feed(Frame(b"x", 5, media_id=b"a" * 12))
+
+
+def test_transfers_at_once_are_few():
+    assembly = Assembly()
+    for number in range(5):
+        assembly.feed(Frame(b"x", 0, {"total_chunks": 2}, bytes([number]) * 12, omnia_frames.CHUNKED))
+    with pytest.raises(FrameError, match="0 should come"):
+        assembly.feed(Frame(b"x", 1, {"total_chunks": 2}, bytes(12), omnia_frames.CHUNKED))
+    last = Frame(b"y", 1, {"total_chunks": 2}, b"\4" * 12, omnia_frames.CHUNKED)
+    assert assembly.feed(last).payload == b"xy"
 
 
 def test_transfer_has_a_limit(monkeypatch):
@@ -327,6 +338,16 @@ def test_options_come_from_the_file_and_the_environment(tmp_path):
         options.load(Options, "omnia", path, environ={})
 
 
+def test_example_of_the_page_is_taken(tmp_path):
+    page = (Path(__file__).parents[2] / "docs/agents/omnia.md").read_text("utf-8")
+    (tmp_path / "agents.toml").write_text(page.split("```toml\n")[1].split("```")[0])
+    (tmp_path / "omnia.key").write_text("k")
+    made = options.load(Options, "omnia", tmp_path / "agents.toml", environ={})
+    assert (made.agent, made.metadata) == ("my-agent", {"user_id": "kitchen-board"})
+    for name in Options.model_fields:
+        assert f"`{name}`" in page or f"`{name}_file`" in page, f"{name} is not on the page"
+
+
 # --- files
 
 
@@ -440,6 +461,9 @@ def test_file_of_sound_is_played_when_it_is_complete():
     assert stream.sound(chunk(data[:99], 0, "audio/wav"), 24_000) == b""
     assert stream.sound(chunk(data[99:], 1, "audio/wav", last=True), 24_000) == SECOND
     assert Stream().sound(chunk(b"RIFF", 0, "audio/wav", last=True), 24_000) is None
+    endless = Stream()
+    parts = [endless.sound(chunk(bytes(1 << 23), number, "audio/wav"), 24_000) for number in range(3)]
+    assert parts == [b"", b"", None]
 
 
 def test_chunks_are_put_in_order_and_none_comes_twice():

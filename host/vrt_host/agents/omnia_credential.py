@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from pathlib import Path
 
 from vrt_host.agents.omnia_options import Options
@@ -14,6 +15,7 @@ WATCH_S = 2.0
 RENEWAL_S = 60.0
 """How long a new one is waited for when the old one has expired."""
 _BYTES = 16_384
+_SEEN = 16
 
 
 class Credential:
@@ -22,8 +24,8 @@ class Credential:
     def __init__(self, options: Options) -> None:
         self._path = options.credential_file
         self.value = shown(options.api_key)
-        self.seen: set[str] = {self.value} if self.value else set()
-        """All that were used: none of them may be in a log."""
+        self.seen: deque[str] = deque([self.value] if self.value else [], maxlen=_SEEN)
+        """Those that were used, the last ones: none of them may be in a log."""
 
     @property
     def renewable(self) -> bool:
@@ -49,8 +51,9 @@ class Credential:
                 said = f"there is no credential in {path}: {fault}"
                 raise ProviderError("key", said, advice="put it there, in one line")
             return
-        self.value = text
-        self.seen.add(text)
+        if text != self.value:
+            self.value = text
+            self.seen.append(text)
 
     async def other(self, than: str) -> str:
         """Wait until there is another one than this."""

@@ -18,6 +18,8 @@ NO_MEDIA = bytes(12)
 """The media of a realtime session has no name."""
 TRANSFER_BYTES = 1 << 24
 """Of one transfer in chunks."""
+_TRANSFERS = 4
+"""At once, each of another medium."""
 
 
 class FrameError(ValueError):
@@ -99,7 +101,7 @@ class Assembly:
             raise FrameError(f"its transfer has more than {TRANSFER_BYTES:,} bytes")
         if len(chunks) < total:
             self._open[frame.media_id] = chunks
-            if len(self._open) > 4:
+            if len(self._open) > _TRANSFERS:
                 del self._open[next(iter(self._open))]
             return None
         return Frame(b"".join(chunks), 0, frame.metadata, frame.media_id, frame.flags)

@@ -11,6 +11,9 @@ from vrt_host.agents.omnia_turn import Outlet, Turn
 
 log = logging.getLogger(__name__)
 
+_MEDIA = 16
+"""Media of an answer that may be under way at once, and types that are told as unplayable."""
+
 
 class Mouth:
     """Speaks for one answer at a time."""
@@ -43,6 +46,8 @@ class Mouth:
     def media(self, turn: Turn, chunk: MediaChunk) -> None:
         """A piece of a medium."""
         stream = self._streams.setdefault(chunk.media_id, Stream())
+        if len(self._streams) > _MEDIA:
+            del self._streams[next(iter(self._streams))]
         for one in stream.order(chunk):
             sound = stream.sound(one, self._rate)
             if sound is None:
@@ -75,7 +80,7 @@ class Mouth:
         self.write(turn, f"\n({media.kind}{name}, {media.mime_type}{where})")
 
     def _cannot_play(self, mime_type: str) -> None:
-        if mime_type not in self._unplayable:
+        if mime_type not in self._unplayable and len(self._unplayable) < _MEDIA:
             self._unplayable.add(mime_type)
             log.warning("omnia: media of the type %.60r cannot be played here; they are left out", mime_type)
 

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from vrt_host.agents.base import Format, Json
-from vrt_host.agents.omnia_frames import Frame
+from vrt_host.agents.omnia_frames import TRANSFER_BYTES, Frame
 from vrt_host.agents.omnia_messages import MediaChunk, SessionConfig
 from vrt_host.speech.convert import Converter
 
@@ -134,6 +134,9 @@ class Stream:
     def _wav(self, chunk: MediaChunk) -> bytes | None:
         """A file is played when all of it is there."""
         self._whole += chunk.data
+        if len(self._whole) > TRANSFER_BYTES:
+            self._whole.clear()
+            return None
         if not chunk.last:
             return b""
         data, self._whole = bytes(self._whole), bytearray()
