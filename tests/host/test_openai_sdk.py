@@ -8,6 +8,7 @@ from peers.plan import quiet
 from peers.process import DEADLINE_S, PeerProcess
 
 pytestmark = pytest.mark.asyncio
+_PATIENCE_S = 3 * DEADLINE_S  # the SDK takes its time to load
 PCMU = {"type": "audio/pcmu"}
 LOCK = {"call": "lock", "arguments": '{"door": "front"}', "id": "c1"}
 TOOL = {
@@ -32,7 +33,7 @@ async def events(connection, last):
 
 
 async def test_vendors_client_has_a_realtime_conversation_with_the_peer():
-    async with PeerProcess("openai_realtime") as peer, asyncio.timeout(DEADLINE_S):
+    async with PeerProcess("openai_realtime") as peer, asyncio.timeout(_PATIENCE_S):
         await peer.respond([LOCK], [{"say": "It is locked.", "seconds": 0.2}])
         async with client(peer) as openai, openai.realtime.connect(model="m") as connection:
             await connection.session.update(
@@ -68,7 +69,7 @@ async def test_vendors_client_has_a_live_conversation_with_the_peer():
         "audio": {"format": {**PCMU, "rate": 8000}},
         "delegation": {"type": "responses", "responses": backend},
     }
-    async with PeerProcess("openai_live") as peer, asyncio.timeout(DEADLINE_S):
+    async with PeerProcess("openai_live") as peer, asyncio.timeout(_PATIENCE_S):
         await peer.respond([LOCK], [{"say": "It is locked.", "seconds": 0.2}])
         async with client(peer) as openai, openai.live.connect() as connection:
             await connection.send({"type": "session.start", "session": session})
