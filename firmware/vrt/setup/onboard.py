@@ -11,9 +11,7 @@ from micropython import const
 from vrt import VERSION, diff
 
 _JOIN_MS = const(20_000)  # that the known network gets before setting up is offered
-_WINDOW_MS = const(
-    60_000
-)  # of silence, that it is offered while there are credentials; without, it is for ever
+_WINDOW_MS = const(60_000)  # of silence, after which it ends; without credentials it never does
 _TRY_MS = const(25_000)  # that new credentials get: clients wait 30 s for what came of it
 _FAILURES = const(2)  # of theirs; the first may be bad luck
 _PAUSE_MS = const(500)  # in a packet: it has broken off
