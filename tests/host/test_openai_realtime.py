@@ -158,6 +158,12 @@ async def test_session_is_as_the_options_want_it(peer):
     assert session["tools"][0]["name"] == "lock"
 
 
+async def test_user_can_be_left_untranscribed(peer):
+    async with started(agent_for(peer.port, transcription="")):
+        session = (await peer.seen("setup"))["session"]
+    assert "transcription" not in session["audio"]["input"]
+
+
 async def test_mu_law_passes_unchanged_and_pcm_is_taken_too(peer):
     for format_, encoding, rate in ((PCMU, "pcmu", 8000), (PCM16_24K, "pcm16", 24000)):
         await peer.respond([{"say": "Hi.", "seconds": 0.1}])

@@ -57,7 +57,7 @@ class Options(CommonOptions):
     silence_duration_ms: int = Field(default=500, ge=100, le=5000)
     eagerness: Literal["low", "medium", "high", "auto"] = "auto"
     noise_reduction: Literal["near_field", "far_field"] | None = None
-    transcription: str | None = "gpt-realtime-whisper"
+    transcription: str = "gpt-realtime-whisper"
     language: str | None = None
     max_output_tokens: int | None = Field(default=None, ge=1, le=4096)
 
@@ -199,7 +199,7 @@ class OpenAIAgent(OpenAIBase):
         detection |= {"create_response": True, "interrupt_response": True}
         input_: dict[str, Any] = {"format": wire_format(self._session.input)}
         output: dict[str, Any] = {"format": wire_format(self._session.output)}
-        if options.transcription is not None:
+        if options.transcription:
             input_["transcription"] = {"model": options.transcription}
             if options.language is not None:
                 input_["transcription"]["language"] = options.language
