@@ -329,16 +329,19 @@ def test_end_of_what_made_a_call_may_come_behind_its_result(stage):
     assert len(stage.all(TurnEnd)) == len(stage.all(TurnBegin)) == 1
 
 
-@pytest.mark.parametrize("parted", [False, True])
-def test_model_that_says_nothing_to_a_result_ends_its_turn(stage, parted):
+@pytest.mark.parametrize(
+    ("parted", "status", "at_once"),
+    [(False, None, False), (True, None, True), (False, "IDLE", True), (True, "REQUIRES_ACTION", False)],
+)
+def test_model_that_says_nothing_to_a_result_ends_its_turn(stage, parted, status, at_once):
     stage.dialogue.user_text("Do")
     [call] = stage.calls("lock")
     if parted:
-        stage.feed(turnComplete=True)
+        stage.feed(turnComplete=True, interactionStatus="REQUIRES_ACTION")
     stage.dialogue.tool_result(stage.turn, settled(call))
-    stage.feed(turnComplete=True)
-    assert len(stage.all(TurnEnd)) == parted
-    if not parted:
+    stage.feed(turnComplete=True, interactionStatus=status)
+    assert len(stage.all(TurnEnd)) == at_once
+    if not at_once:
         assert stage.dialogue.doubtful
         stage.dialogue.insist()
     assert len(stage.all(TurnEnd)) == 1

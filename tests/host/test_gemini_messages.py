@@ -133,7 +133,7 @@ def test_content_is_read_with_either_spelling():
         }
     }
     assert parse(json.dumps(snake)).parts == [b"\x01\x02"]
-    assert said(interactionStatus="IN_PROGRESS", turnComplete=True).in_progress
+    assert said(interactionStatus="IN_PROGRESS", turnComplete=True).status == "IN_PROGRESS"
 
 
 def test_calls_keep_the_arguments_that_the_model_wrote():

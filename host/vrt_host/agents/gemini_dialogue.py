@@ -430,10 +430,11 @@ class Dialogue:
                 turn.doubt = not (turn.out or turn.again)
         elif turn is not None and turn.calls:
             turn.parted = True
-        elif not (message.in_progress or turn is None or turn.ended):
+        elif not (message.status == "IN_PROGRESS" or turn is None or turn.ended):
             if overheard and not turn.typed:
                 turn.heard += overheard
-            if message.reason in _REASONS and turn.late and not turn.parted:
+            behind = turn.late and not turn.parted and message.status != "IDLE"
+            if message.reason in _REASONS and (behind or message.status == "REQUIRES_ACTION"):
                 self._captions = captions
                 turn.lingers = True
             elif message.reason == "MALFORMED_FUNCTION_CALL" or (

@@ -239,8 +239,9 @@ class Incoming:
     cancelled: list[str] = field(default_factory=list)
     generation_complete: bool = False
     turn_complete: bool = False
-    in_progress: bool = False
-    """With `turn_complete`: more is to come without a new question."""
+    status: str = ""
+    """With `turn_complete`, of newer models: `IN_PROGRESS`, more is to come without a new question; `REQUIRES_ACTION`, once it
+    has results; `IDLE`."""
     reason: str = ""
     going_s: float | None = None
     """The connection ends in so many seconds."""
@@ -289,7 +290,7 @@ def _read_content(found: Incoming, value: Json) -> None:
     found.interrupted = said.get("interrupted") is True
     found.generation_complete = said.get("generationComplete") is True
     found.turn_complete = said.get("turnComplete") is True
-    found.in_progress = said.get("interactionStatus") == "IN_PROGRESS"
+    found.status = str(said.get("interactionStatus") or "")
     found.reason = str(said.get("turnCompleteReason") or "")
     with _noting(found):
         heard = _object(said.get("inputTranscription") or {})
