@@ -485,10 +485,25 @@ def test_end_of_what_the_server_cancelled_is_not_waited_for_without_end(answerin
     answering.dialogue.interrupted("turn-1", [])
     answering.dialogue.user_text("And now?")
     assert answering.sent("response.create") == []
-    answering.timers[-1]()
-    assert answering.told == [("gone", "turn-3")]
-    answering.dialogue.user_text("And now?")
+    *_, end, whole = answering.timers
+    end()
     assert len(answering.sent("response.create")) == 1
+    whole()
+    assert answering.told == [("gone", "turn-3")]
+
+
+def test_end_of_what_was_cancelled_may_come_late(answering):
+    answering.dialogue.interrupted("turn-1", [])
+    answering.dialogue.user_text("And now?")
+    for work in list(answering.timers[-2:-1]):
+        work()
+    [ask] = answering.sent("response.create")
+    code = "conversation_already_has_active_response"
+    answering.hear("error", error={"code": code, "message": "x", "event_id": ask["event_id"]})
+    assert answering.sent("response.create") == []
+    answering.done(status="cancelled")
+    assert len(answering.sent("response.create")) == 1
+    assert answering.told == []
 
 
 def test_text_without_a_connection_is_not_kept_waiting(stage):

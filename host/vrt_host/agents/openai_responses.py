@@ -18,6 +18,16 @@ _KEPT = 16
 LATE = "late-"
 """How the id of a message begins that may come too late: an error about it is none of the user's."""
 
+OLD_NAMES = {
+    "response.audio.delta": "response.output_audio.delta",
+    "response.audio.done": "response.output_audio.done",
+    "response.audio_transcript.delta": "response.output_audio_transcript.delta",
+    "response.audio_transcript.done": "response.output_audio_transcript.done",
+    "response.text.delta": "response.output_text.delta",
+    "response.text.done": "response.output_text.done",
+}
+"""Names that servers of the dialect still use for what is the same otherwise."""
+
 
 @dataclass(slots=True)
 class Item:
@@ -205,9 +215,9 @@ class Responses:
                 }
             )
 
-    def gone(self) -> None:
-        """What was cancelled had ended already, which the server may have told in an event that was lost."""
-        if self.active is not None and self.active.cancelled:
+    def gone(self, response: Response | None = None) -> None:
+        """What was cancelled (that, if it is named) has ended, which the server may have told in an event that was lost."""
+        if self.active is not None and self.active.cancelled and response in (None, self.active):
             self.active = None
             self.ask()
 

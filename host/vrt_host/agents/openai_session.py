@@ -37,6 +37,7 @@ from vrt_host.agents.openai_errors import AGAIN, BUSY, NOT_ACTIVE, code_of, from
 from vrt_host.agents.openai_history import Said, sound
 from vrt_host.agents.openai_responses import (
     LATE,
+    OLD_NAMES,
     Item,
     Message,
     Response,
@@ -54,19 +55,10 @@ _STALE_S = 15.0
 _BEGIN_S = 20.0
 """How long the server may take to begin an answer."""
 _DOUBT_S = 2.0
-"""So long, once it has said that something is wrong, and not what."""
+"""So long, once it has said that something is wrong, and not what; and until what was cancelled has ended."""
 _TRANSCRIPT_S = 3.0
 """How long the end of a turn waits for the text of what the user said."""
 _INCOMPLETE = "look at max_output_tokens, and at what was asked"
-_OLD_NAMES = {
-    "response.audio.delta": "response.output_audio.delta",
-    "response.audio.done": "response.output_audio.done",
-    "response.audio_transcript.delta": "response.output_audio_transcript.delta",
-    "response.audio_transcript.done": "response.output_audio_transcript.done",
-    "response.text.delta": "response.output_text.delta",
-    "response.text.done": "response.output_text.done",
-}
-"""Names that servers of the dialect still use for what is the same otherwise."""
 _HARMLESS = (NOT_ACTIVE, "input_audio_buffer_commit_empty")
 """The server was quicker, or there was nothing to do."""
 
@@ -188,7 +180,9 @@ class Dialogue:
     def _expect(self, turn: Turn, seconds: float = _BEGIN_S, error: ProviderError | None = None) -> None:
         """The server owes an answer in a turn; it is not waited for without end."""
         turn.asks += error is None
-        number = turn.asks
+        number, active = turn.asks, self._responses.active
+        if active is not None and active.cancelled:  # not every server tells its end
+            self._later(_DOUBT_S, lambda: self._responses.gone(active))
         self._later(seconds, lambda: self._overdue(turn, number, error))
 
     def _overdue(self, turn: Turn, number: int, error: ProviderError | None) -> None:
@@ -257,7 +251,7 @@ class Dialogue:
     def feed(self, event: Mapping[str, Any]) -> None:
         """One event of the server."""
         type_ = event["type"]
-        handler = self._handlers.get(_OLD_NAMES.get(type_, type_))
+        handler = self._handlers.get(OLD_NAMES.get(type_, type_))
         if handler is None:
             log.debug("an event %.60s was ignored", type_)
             return
