@@ -163,6 +163,21 @@ async def test_announced_end_is_not_noticed(peer):
         assert peer.count("history") == 0
 
 
+async def test_words_that_the_old_connection_had_heard_alone_are_not_lost(peer):
+    async with talking(peer) as (agent, port):
+        agent.user_text("Remember this.")
+        await port.ends(1)
+        agent.user_audio(SPEECH)
+        await peer.seen("speech_started")  # and says nothing of it
+        await peer.do("goaway")
+        await peer.seen("resumed")
+        await peer.seen("speech_started")
+        agent.user_audio(quiet(0.5, "pcm16", 16_000))
+        await peer.seen("committed")
+        await port.ends(2)
+        assert port.all(AgentError) == []
+
+
 async def test_handle_that_is_refused_costs_nothing_but_the_sound(peer):
     async with talking(peer) as (agent, port):
         agent.user_text("Remember this.")

@@ -48,6 +48,8 @@ _MIC_BYTES = 5 * INPUT.bytes_per_second
 """Of the user's audio that may wait while there is no connection; beyond it the oldest is dropped."""
 _CHUNK_BYTES = INPUT.bytes_per_second // 10
 """In one message, when some has gathered."""
+_AGAIN = 8
+"""Of such messages, the newest that nothing was answered to: an exchange may come between the first words and their notice."""
 _SPEECH_BYTES = 180 * OUTPUT.bytes_per_second
 """Of a reply that may wait for the device; beyond it, nothing is read."""
 _SLICE_BYTES = OUTPUT.bytes_per_second
@@ -87,6 +89,7 @@ class GeminiLive(Agent):
         self._mic: deque[bytes] = deque()
         self._mic_bytes = 0
         self._mic_dropped = False
+        self._unanswered: deque[bytes] = deque(maxlen=_AGAIN)
         self._streaming = False
         self._to_send = asyncio.Event()
         self._speech: deque[AgentEvent] = deque()
@@ -255,6 +258,10 @@ class GeminiLive(Agent):
             if renewed is None:
                 return
             link = renewed
+            if error is None:
+                self._mic.extendleft(reversed(self._unanswered))
+                self._mic_bytes += sum(map(len, self._unanswered))
+            self._unanswered.clear()
 
     async def _hold(self, link: Link) -> ProviderError | None:
         """Use the connection until it ends, or None: until it is to be exchanged."""
@@ -316,6 +323,8 @@ class GeminiLive(Agent):
         for name in message.unknown:
             log.debug("gemini: a message of an unknown kind, %.40r, was ignored", name)
         self._news_at = self._loop.time()
+        if message.heard or message.guess or message.parts or message.calls or message.turn_complete:
+            self._unanswered.clear()
         self._dialogue.feed(message)
         if message.resumption is not None:
             handle, resumable = message.resumption
@@ -350,6 +359,7 @@ class GeminiLive(Agent):
                 if payload:
                     self._mic_bytes -= len(payload)
                     await link.send(messages.audio(payload))
+                    self._unanswered.append(payload)
                     continue
                 self._to_send.clear()
                 await self._to_send.wait()
