@@ -75,6 +75,11 @@ def device_replays_into_a_new_session(forget):
     return broken
 
 
+@mutant(Session, "result")
+def result_names_another_epoch_than_its_call(result):
+    return lambda self, one: result(self, dict(one, epoch=one["epoch"] - 1))
+
+
 @mutant(Session, "_stall", "lose_acks", "type")
 def device_reads_on_when_its_outbox_is_full(stall):
     return lambda self: None
@@ -222,6 +227,14 @@ def host_resends_one_too_few(after):
 @mutant(host_session.Session, "resumable")
 def host_resumes_nothing(resumable):
     return lambda self, principal, now: False
+
+
+@mutant(host_session.Session, "send", "cut")
+def what_is_said_while_parked_is_lost(send):
+    def broken(self, type_, /, **members):
+        return self.state is host_session.State.PARKED or send(self, type_, **members)
+
+    return broken
 
 
 @mutant(host_session.Session, "tick", "restart_device")

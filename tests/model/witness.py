@@ -82,13 +82,21 @@ class Witness(logging.Handler):
         agent.closed = -1
         agent.handling = {}  # the client message that the turn manager is at
         agent.why = None  # why the session was closed
+        agent.epochs = {}  # callId -> the epoch that the call was made in
         keep, receive, close = session.outbox.keep, manager.receive, session.close
+        send = session.send
         start_audio, send_audio = session.start_audio, session.send_audio
         item_epoch = -1
 
         def kept(frame):
             self._sent(agent, json.loads(frame))
             keep(frame)
+
+        def said(type_, /, **members):
+            before = len(agent.sent)
+            taken = send(type_, **members)
+            self.must(len(agent.sent) - before == taken, f"the server takes {type_}, and does not number it")
+            return taken
 
         def received(message, now):
             self._handled(agent, message)
@@ -112,7 +120,7 @@ class Witness(logging.Handler):
             close(code, reason)
 
         session.outbox.keep, manager.receive, session.close = kept, received, closed
-        session.start_audio, session.send_audio = started, sent
+        session.start_audio, session.send_audio, session.send = started, sent, said
 
     def _sent(self, agent, message):
         agent.sent.append(message)
@@ -128,6 +136,7 @@ class Witness(logging.Handler):
         if kind == "tool.call":
             self.must(message["callId"] not in agent.call_ids, "a callId is used again")
             agent.call_ids[message["callId"]] = message["arguments"]["key"]
+            agent.epochs[message["callId"]] = epoch
 
     def _handled(self, agent, message):
         agent.handled.append(message)
@@ -255,6 +264,7 @@ class Witness(logging.Handler):
         elif kind == "tool.result":
             call = message["callId"]
             self.must(call in agent.call_ids, "a result of a call that was never made")
+            self.must(message["epoch"] == agent.epochs[call], "a result names another epoch than its call")
             self.answered[call] += 1
             self.must(self.answered[call] <= 1 + (call in self.settled), "the device answers a call twice")
             self.calls.pop(call, None)
