@@ -58,7 +58,9 @@ TOKENS_EVERY_S = 5.0
 class Facade(Protocol):
     """Another system's protocol on a port of its own (docs/facades.md)."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """Of `--facade`."""
 
     @property
     def url(self) -> str:

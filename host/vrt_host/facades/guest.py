@@ -18,6 +18,7 @@ from vrt_host.agents.base import PCM16_24K, Code, Format, Json, ToolResult
 from vrt_host.agents.transcode import to_json
 from vrt_host.errors import VrtError
 from vrt_host.facades.borrow import Borrowed
+from vrt_host.facades.item import Item
 from vrt_host.protocol import audio, wire
 from vrt_host.seat import Seat
 
@@ -32,6 +33,8 @@ BUFFER_MS = 1000
 """How far the host may be ahead of the clock with audio (decisions 11); an interruption is heard no later."""
 INPUT_BYTES = 32_768
 """Of a frame of the user's audio: longer pieces are cut, as the host takes 65,536 at most."""
+AT_ONCE = 4
+"""Frames of the host that are handled before whatever else waits: the first of a second of audio is sent before the last is made."""
 BEAT_S = 15.0
 """How often the host is told that the guest lives (§4.4)."""
 
@@ -125,7 +128,7 @@ class Guest:
         self._frames = 0
         self._observed = 0
         self._closed_epoch = -1
-        self._item: _Item | None = None
+        self._item: Item | None = None
         self._calls: deque[Call] = deque()
         """Those without a result; the first is under way."""
         self._input: Converter | None = None
@@ -227,21 +230,24 @@ class Guest:
 
     # --- what the host says
 
-    def _deliver(self) -> None:
-        """Frames that the host has written; later, as it is in the middle of its own work when it writes."""
+    def _deliver(self, most: int = AT_ONCE) -> None:
+        """Frames of our own host, which are right; later, as it is in the middle of its own work when it writes."""
         self._scheduled = False
         heard = self._heard
-        while self._arrived and not self._over:
+        for _ in range(min(most, len(self._arrived))):
+            if self._over:
+                return
             frame = self._arrived.popleft()
             try:
                 if isinstance(frame, bytes):
                     self._audio(frame)
                 else:
-                    self._message(wire.decode(frame, "server"))
+                    self._message(wire.loads(frame))
             except Exception:
                 log.exception("a guest from %s failed", self._line.peer)
         if self._heard > heard and not self._over:
             self._submit(wire.transient("ack", upTo=self._heard))
+        self._later()
 
     def _message(self, message: Mapping[str, Json]) -> None:
         if message["seq"]:
@@ -292,7 +298,7 @@ class Guest:
             self._converter = self._make(
                 (made.encoding, made.sample_rate), (wanted.encoding, wanted.sample_rate)
             )
-        self._item = _Item(
+        self._item = Item(
             message["itemId"], message.get("turnId", ""), message["epoch"], made.bytes_per_second
         )
 
@@ -425,7 +431,10 @@ class Guest:
 
     def _written(self, frames: Iterable[str | bytes]) -> None:
         self._arrived.extend(frames)
-        if not self._scheduled:
+        self._later()
+
+    def _later(self) -> None:
+        if self._arrived and not self._scheduled and not self._over:
             self._scheduled = True
             self._loop.call_soon(self._deliver)
 
@@ -436,7 +445,7 @@ class Guest:
     def _finish(self, code: int, reason: str) -> None:
         if self._over:
             return
-        self._deliver()
+        self._deliver(len(self._arrived))
         self._end()
         self._seat.gone()
         if not self._ready.done():
@@ -467,30 +476,6 @@ class _Line:
     def end(self, code: int, reason: str) -> None:
         """`Link.end`."""
         self._guest._ended(code, reason)
-
-
-class _Item:
-    """An audio item under way, and how much of it can have been heard."""
-
-    def __init__(self, id_: str, turn: str, epoch: int, bytes_per_second: int) -> None:
-        self.id = id_
-        self.turn = turn
-        self.epoch = epoch
-        self._rate = bytes_per_second
-        self._bytes = 0
-        self._began = 0.0
-
-    def add(self, size: int, now: float) -> None:
-        """A frame is handed on."""
-        if not self._bytes:
-            self._began = now
-        self._bytes += size
-
-    def cut_at(self, now: float) -> int | None:
-        """Milliseconds heard when it is cut now; None: it was heard to its end."""
-        whole = round(1000 * self._bytes / self._rate)
-        played = round(1000 * (now - self._began)) if self._bytes else 0
-        return played if played < whole or not self._bytes else None
 
 
 def _format(value: Mapping[str, Any]) -> Format:
