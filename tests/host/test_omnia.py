@@ -605,6 +605,7 @@ async def test_file_is_uploaded_and_named(peer, storage):
         agent.user_text("Who is there?")
         upload = await peer.seen("upload", name="door.jpeg", type="image/jpeg", blob="BlockBlob")
         assert upload["data"] == PHOTO
+        assert upload["key"] == (f"Bearer {KEY}" if storage == "local" else None)
         [media] = (await peer.seen("text"))["media"]
         assert media["storage_ref"].startswith("omnia://sessions/")
         assert "data" not in media

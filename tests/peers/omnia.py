@@ -166,12 +166,14 @@ class _Talk:
         id_ = f"upl-{next(self.peer.ids)}"
         ref = f"omnia://sessions/{self.id}/media/{id_}"
         self.peer.uploads[id_] = asked | {"ref": ref}
-        path = f"/media/upload/{id_}" if storage == "local" else f"/bucket/{id_}?signature=abc"
+        host, path = "127.0.0.1", f"/media/upload/{id_}"
+        if storage != "local":
+            host, path = "localhost", f"/bucket/{id_}?signature=abc"
         await self.send(
             "upload_ready",
             upload_ready={
                 "upload_id": id_,
-                "upload_url": f"http://127.0.0.1:{self.peer.port}{path}",
+                "upload_url": f"http://{host}:{self.peer.port}{path}",
                 "storage_ref": ref,
                 "expires_at": "2099-01-09T12:00:00Z",
                 "method": "PUT",
@@ -436,7 +438,7 @@ class OmniaPeer(Peer):
     async def _put(self, request):
         upload = self.uploads.get(request.match_info["id"])
         data = await request.read()
-        if upload is None or len(data) != upload["size_bytes"] or "Authorization" in request.headers:
+        if upload is None or len(data) != upload["size_bytes"]:
             self.tell("invalid", why=f"an upload of {len(data)} bytes to {request.path}")
             return web.Response(status=404)
         self.tell(
@@ -445,7 +447,7 @@ class OmniaPeer(Peer):
             type=request.headers["Content-Type"],
             blob=request.headers.get("x-ms-blob-type"),
             data=base64.b64encode(data).decode(),
-            confirmed=False,
+            key=request.headers.get("Authorization"),
         )
         return web.Response(status=204)
 

@@ -78,8 +78,8 @@ async def put(
 ) -> str:
     """Upload a file; its `storage_ref`. Raises `ProviderError`.
 
-    To the upload's address goes what the facade named and nothing of ours; the credential goes to `confirm` alone, a route
-    of the facade's own, which is told of an upload that went elsewhere.
+    The credential goes to the facade itself and to nobody else: with a file that is put there, or to `confirm`, a route of its own,
+    which is told of an upload that went elsewhere.
     """
     try:
         checked_url(ready.url.partition("?")[0], ("https", "http"), insecure=insecure)
@@ -87,18 +87,25 @@ async def put(
         raise ProviderError("refused", f"the upload's address was not used: {error}") from None
     if _past(ready.expires_at):
         raise ProviderError("refused", "the upload's address has expired already")
+    proof = {"Authorization": f"Bearer {credential}"} if credential else {}
     headers = {"Content-Type": file.mime_type, **ready.headers}
+    if _origin(ready.url) == _origin(confirm):
+        headers |= proof
     try:
         timeout = aiohttp.ClientTimeout(total=timeout_s)
         async with aiohttp.ClientSession(timeout=timeout) as session:
             await _request(session, ready.method, ready.url, headers, file.data)
             if not urlsplit(ready.url).path.endswith(f"/media/upload/{ready.upload_id}"):
-                proof = {"Authorization": f"Bearer {credential}"} if credential else {}
                 await _request(session, "POST", confirm, proof, None)
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
         words = str(error) or "no answer in time"
         raise ProviderError("unreachable", f"the upload did not succeed: {words}") from None
     return ready.storage_ref
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
 
 
 async def _request(
