@@ -6,6 +6,7 @@ import json
 
 import pytest
 from vrt_host.conformance.checks import Ledger, NotTestable, Outcome, Sheet, Unmet, must
+from vrt_host.conformance.client_cases.errors import every_valid_message_comes
 from vrt_host.conformance.client_cases.stage import Stage, proves
 from vrt_host.conformance.run import Pace
 from vrt_host.conformance.watch_client import ALWAYS, ClientWatch
@@ -158,3 +159,16 @@ async def test_an_expectation_proves_its_checks_or_fails_them():
     with pytest.raises(Unmet), proves(sheet, "client.a.c"):
         raise Unmet("nothing came")
     assert [one.outcome for one in ledger.findings()] == [Outcome.PASSED, Outcome.FAILED]
+
+
+async def test_client_that_takes_no_message_is_not_said_to_have_taken_every_valid_one():
+    class Small(Client):
+        async def say(self, ws, type_, seq=0, **members):
+            limits = {"limits": {"messageBytes": 1}} if type_ == "hello" else {}
+            await super().say(ws, type_, seq, **limits, **members)
+
+    async with playing(Small()) as stage:
+        ledger = Ledger(every_valid_message_comes.checks)
+        with pytest.raises(NotTestable, match="no message that is long enough"):
+            await every_valid_message_comes.act(stage, Sheet(ledger, every_valid_message_comes.checks))
+    assert {one.outcome for one in ledger.findings()} == {Outcome.NOT_TESTABLE}

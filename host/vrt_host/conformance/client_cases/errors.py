@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from vrt_host.conformance.checks import Sheet, Unmet, must, should, shown
+from vrt_host.conformance.checks import NotTestable, Sheet, Unmet, must, should, shown
 from vrt_host.conformance.client_cases.stage import ANSWER_S, NOTHING, Stage, proves
 from vrt_host.conformance.run import scenario
 from vrt_host.conformance.server import Message, Session
@@ -164,9 +164,12 @@ async def every_valid_message_comes(stage: Stage, sheet: Sheet) -> None:
         say(session, {**case, "json": {**message, **unique}})
         if count % 16 == 0:
             await stage.barrier(session)
+    if last is None:
+        raise NotTestable(
+            "the client takes no message that is long enough for these (hello.limits.messageBytes)"
+        )
     await stage.barrier(session)
     sheet.settle("client.errors.valid-survived", True)
-    assert last is not None
     connection = session.connection
     assert connection is not None
     session.again(last)  # whatever is numbered after it is a duplicate
