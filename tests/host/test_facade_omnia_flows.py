@@ -23,6 +23,19 @@ FLOWS = load("omnia").flows
 PLAYED = [name for name, flow in FLOWS.items() if flow.get("player") != "server"]
 
 
+OPTIONS = {
+    "text.disclosure": {"ai_disclosure": True},
+    "audio.disabled": {"calls": 0},
+    "tools.silence": {"ack_timeout": 5 / SPEED},
+    "tools.slow": {"client_tool_timeout": 60 / SPEED},
+}
+PATCHED = {
+    "audio.full": [(omnia.OmniaFacade, "begins", lambda self: False)],
+    "audio.resume-late": [(omnia_session, "PARK_S", 10 / SPEED)],  # less than 15: it begins a little later
+    "session.4401": [(omnia, "PING_S", 0.1)],
+}
+
+
 class Wire:
     """Omnia's clients' sockets for the player, one after the other."""
 
@@ -117,23 +130,13 @@ class Model(Brain):
 
 @pytest.mark.parametrize("name", PLAYED)
 async def test_the_facade_plays_its_part(name, monkeypatch, tmp_path):
-    options = {}
-    if name == "audio.resume-late":
-        monkeypatch.setattr(omnia_session, "PARK_S", 10 / SPEED)  # less than 15: it begins a little later
-    if name == "session.4401":
-        monkeypatch.setattr(omnia, "PING_S", 0.1)
-    if name == "tools.silence":
-        options["ack_timeout"] = 5 / SPEED
-    if name == "tools.slow":
-        options["client_tool_timeout"] = 60 / SPEED
-    if name == "text.disclosure":
-        options["ai_disclosure"] = True
-    if name == "audio.disabled":
-        options["calls"] = 0
+    for module, constant, value in PATCHED.get(name, ()):
+        monkeypatch.setattr(module, constant, value)
+    options = OPTIONS.get(name, {})
     tokens = config = None
     if name in ("session.credential", "session.4401"):
         tokens = TokenFile(tmp_path / "t.json")
-        options["token"] = tokens.add("web")
+        options = {"token": tokens.add("web")}
         config = ServerConfig(port=0, tokens=tokens.path)
     brains = [Model(FLOWS[name]) for _ in range(3)]
 
@@ -152,6 +155,4 @@ async def test_the_facade_plays_its_part(name, monkeypatch, tmp_path):
         host = await stack.enter_async_context(serving(*brains, config=config, tmp_path=tmp_path, **options))
         if name == "session.expired":
             host.facade.archive.get("sess-old", "somebody", None, own=True)
-        if name == "audio.full":
-            monkeypatch.setattr(host.facade, "begins", lambda: False)
         await play("omnia", name, "client", Wire(host, stack), passing=passing, speed=SPEED)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -238,10 +239,12 @@ class Client:
             if self._out is not None:
                 self._out.send(frame)
 
-    def error(self, code: str, message: str, session: str | None = None, **details: Json) -> None:
+    def error(
+        self, code: str, message: str, session: str | None = None, details: Mapping[str, Json] | None = None
+    ) -> None:
         """Error; the connection stays."""
         error: dict[str, Json] = {"code": code, "message": message}
-        self.send("error", session, error={**error, "details": details} if details else error)
+        self.send("error", session, error=error if details is None else {**error, "details": details})
 
     def left(self, session: Session) -> None:
         """That session is used on another connection now."""
@@ -357,8 +360,8 @@ class Client:
     def _message(self, message: wire.Message) -> None:
         """Message; Session handling."""
         text = message.text
-        if len(text.encode()) > TEXT_BYTES:
-            self.error("INVALID_MESSAGE", f"the text has more than {TEXT_BYTES} bytes")
+        if len(json.dumps(text, ensure_ascii=False).encode()) > TEXT_BYTES:
+            self.error("INVALID_MESSAGE", f"the text has more than {TEXT_BYTES} bytes as JSON")
             return
         if any(session.answering for session in self._sessions.values()):
             self.error("RATE_LIMITED", "too many in-flight requests")
@@ -381,7 +384,7 @@ class Client:
         handle = next(iter(declared), "") if isinstance(declared, dict) else ""
         words = "this server has nothing that a session could declare"
         details = {"type": kind, "handle": handle, "reason": "SessionInitUnsupported", "message": words}
-        self.error("SESSION_DECLARATION_REFUSED", words, session.id, **details)
+        self.error("SESSION_DECLARATION_REFUSED", words, session.id, details)
 
     def _upload(self, message: wire.UploadRequest) -> None:
         """Upload request."""

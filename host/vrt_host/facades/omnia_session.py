@@ -305,27 +305,33 @@ class Session:
             self._finish()
 
     def error(self, code: str, message: str, *, recoverable: bool) -> None:
-        """`Listener.error`: the turn has failed. What the agent says of it is for the log: it may be its provider's words."""
-        if recoverable and self.busy:
+        """`Listener.error`. What the agent says of it is for the log alone: it may be its provider's words."""
+        if code in ("HOST_STOPPING", "UNAUTHORIZED"):
+            self._over()  # `closed` says it
+        elif not recoverable:
+            self._failed()
+        elif self.busy:
             self._fail("INTERNAL_ERROR", "internal server error")
 
     def closed(self, code: int, reason: str) -> None:
         """`Listener.closed`: the host stops, the token was revoked, or the agent failed."""
         self._guest = None
-        client = self.client
         if code == 1001:
-            self._over()
             self._server.stops()
-        elif code == 4401 and client is not None:
-            self._over()
-            client.expired()
-        elif self.voice is not None:
+        elif code == 4401 and self.client is not None:
+            self.client.expired()
+        else:
+            self._failed()
+        if self.client is None:
+            self.close()
+
+    def _failed(self) -> None:
+        """The agent is gone; the next message gets another one."""
+        if self.voice is not None:
             self._fail("DUPLEX_ERROR", "the realtime audio session failed")
             self._hang_up()
         elif self.busy:
             self._fail("INTERNAL_ERROR", "internal server error")
-        if client is None:
-            self.close()
 
     async def approves(self, call: Call, lent: Lent) -> bool:
         """`Listener.approves`: the protocol has no question for the user but that of a client's tool; the board asks itself."""
