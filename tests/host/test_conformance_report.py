@@ -53,6 +53,13 @@ def test_json_has_everything():
     }
 
 
+def test_reports_can_be_written_whatever_the_peer_is_called():
+    report = Report("client", "run \udcff </script> {url}", FINDINGS, 1.0)
+    for text in (report.to_json(), report.to_junit(), report.to_html()):
+        assert text.encode("utf-8")
+        assert "</script>" not in text or text == report.to_json()
+
+
 def test_junit_is_xml_with_a_suite_for_each_chapter():
     root = ElementTree.fromstring(REPORT.to_junit().partition("?>")[2])
     suites = {suite.get("name"): suite.attrib for suite in root}

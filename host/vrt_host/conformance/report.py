@@ -20,7 +20,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from vrt_host import __version__
-from vrt_host.conformance.checks import Finding, Level, Outcome
+from vrt_host.conformance.checks import Finding, Level, Outcome, printable
 
 STYLES = {
     Outcome.PASSED: "green",
@@ -117,7 +117,7 @@ class Report:
             for outcome, count in self.counts.items()
             if count
         )
-        title = f"vRT 1.3: {self.side} {self.peer}"
+        title = f"vRT 1.3: {self.side} {printable(self.peer)}"
         return (
             f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{html.escape(title)}</title>'
             f"<style>{_CSS}</style><h1>{html.escape(title)}</h1>"
@@ -128,7 +128,7 @@ class Report:
         return {
             "suite": f"vRT 1.3 {self.side}",
             "version": __version__,
-            "peer": self.peer,
+            "peer": printable(self.peer),
             "began": self.began,
             "seconds": round(self.seconds, 3),
             "counts": {str(outcome): count for outcome, count in self.counts.items()},
