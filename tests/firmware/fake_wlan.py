@@ -1,9 +1,11 @@
 # network.WLAN(STA_IF) as the ESP32 port documents it and its source (ports/esp32/network_wlan.c) has it: connect() returns at
 # once; what comes of it is told later, by status(): 1001 while it tries, 1010 with an address, else the reason of the last
 # disconnection. The driver tries again by itself, for ever, unless config(reconnects=0). A disconnection that we wanted is told
-# late too, as reason 8. Time passes by advance(ms).
+# late too, as reason 8, and not when there was nothing to disconnect. Some reasons stay until there is an address, whatever
+# is tried meanwhile. Time passes by advance(ms).
 IDLE, CONNECTING, GOT_IP = 1000, 1001, 1010
-NO_AP, WRONG_PASSWORD, BEACON, LEFT = 201, 15, 200, 8
+NO_AP, WRONG_PASSWORD, REFUSED, BEACON, LEFT = 201, 15, 202, 200, 8
+STAY = (201, 202, 210, 211, 212)
 
 
 class AccessPoint:
@@ -26,6 +28,9 @@ class FakeWlan:
         self.address = ""
         self.cause = 0
         self.tries = 0  # of the driver since connect()
+        self.trying = False
+        self.dhcp_ms = 300
+        self.wrong = WRONG_PASSWORD  # how it tells of that
         self.connects = []  # ms of each connect()
         self.ms = 0
         self.due = []  # [ms, what]
@@ -51,18 +56,21 @@ class FakeWlan:
     def connect(self, ssid, key=None):
         if not self.started:
             raise OSError("Wifi Not Started")
-        if self.asked or self.point:
+        if self.trying or self.point:
             raise OSError("Wifi Internal State Error")
         self.asked = (ssid, key)
         self.tries = 0
+        self.trying = True
         self.connects.append(self.ms)
         self.due.append([self.ms + 1500, "try"])
 
     def disconnect(self):
         if not self.started:
             raise OSError("Wifi Not Started")
-        if self.asked or self.point:
+        self.due = []
+        if self.trying or self.point:
             self.due = [[self.ms + self.left_ms, "left"]]
+        self.trying = False
         self.asked = self.point = None
         self.address = ""
 
@@ -79,6 +87,10 @@ class FakeWlan:
             return -55
         if self.address:
             return GOT_IP
+        if self.cause in STAY:
+            return self.cause
+        if self.cause == LEFT:
+            return IDLE
         if self.asked and (self.reconnects < 0 or self.tries <= self.reconnects):
             return CONNECTING
         return self.cause or IDLE
@@ -123,15 +135,17 @@ class FakeWlan:
         if not found:
             self._lost(NO_AP)
         elif found[0].password and found[0].password != self.asked[1]:
-            self._lost(WRONG_PASSWORD)
+            self._lost(self.wrong)
         else:
+            self.trying = False
             self.point = found[0]
-            self.due.append([self.ms + 300, "dhcp"])
+            self.due.append([self.ms + self.dhcp_ms, "dhcp"])
 
     def _lost(self, cause):
         self.point = None
         self.address = ""
         self.cause = cause
         self.tries += 1
+        self.trying = False
         if self.asked and (self.reconnects < 0 or self.tries <= self.reconnects):
             self.due.append([self.ms + 1500, "try"])

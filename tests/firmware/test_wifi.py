@@ -75,6 +75,31 @@ def test_the_access_point_is_gone_for_five_minutes():
     assert station.wifi.reason == ""
 
 
+def test_the_failure_of_one_try_is_not_that_of_the_next():
+    # The driver goes on saying why the last one failed until there is an address.
+    point = AccessPoint()
+    point.on = False
+    for cause in (201, 202):
+        station = Station(point, password="not-the-key" if cause == 202 else "secret-key")
+        station.wlan.wrong = 202
+        point.on = cause == 202
+        station.run(2500)
+        assert station.wlan.status() == cause
+        assert station.wifi.reason in ("no such network", "wrong password")
+        point.on = True
+        station.wifi.password = "secret-key"
+        station.wlan.dhcp_ms = 9000  # and a network that takes its time
+        assert station.run(14_000)
+        assert len(station.wlan.connects) == 2
+
+
+def test_a_failure_that_comes_again_is_one():
+    station = Station()
+    station.run(30_000)
+    assert 3 <= len(station.wlan.connects) <= 5
+    assert station.wifi.failures >= 2
+
+
 def test_each_wait_is_longer_up_to_a_minute_and_has_jitter():
     station = Station()
     station.run(400_000)
@@ -183,7 +208,9 @@ class Refusing:
     def disconnect(self):
         pass
 
-    def status(self):
+    def status(self, what=None):
+        if what:
+            raise OSError("Wifi Not Connected")
         return 201
 
 

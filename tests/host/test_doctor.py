@@ -30,10 +30,15 @@ class WLAN:
     def scan(self): return [(b'Home', b'', 1, -60, 3, False), (b'', b'', 1, -60, 3, False)]
     def connect(self, name, password):
         self.name, self.password = name, password
-    def isconnected(self): return self.name == 'Home' and self.password == 'right password'
+        self.looks = 0
+    def isconnected(self):
+        self.looks += 1
+        return self.looks > 1 and self.name == 'Home' and self.password == 'right password'
     def status(self, what=None):
         if what: return %d
-        return 201 if self.name != 'Home' else 203 if self.password == 'right, crowded' else 202
+        if not hasattr(self, 'name') or self.password == 'right password' and self.name == 'Home':
+            return 201  # of a try before
+        return 212 if self.name != 'Home' else 203 if self.password == 'right, crowded' else 202
     def ifconfig(self): return ('10.0.0.7', '', '', '')
 """
 

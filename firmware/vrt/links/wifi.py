@@ -9,6 +9,7 @@ from micropython import const
 from vrt import diff, forget
 
 _JOIN_MS = const(20_000)  # from connect() to an address
+_STALE_MS = const(8000)  # a try's own failure is there by then; before, it may be that of the one before
 _LEAVE_MS = const(250)  # from disconnect() to connect(): the driver tells of the first when it pleases
 # Between tries half to all of a span that doubles.
 _HALF_MS = const(500)
@@ -53,6 +54,9 @@ class Wifi:
         self._set = clock
         self._clock = None  # while the time is asked for
         self._state = _OFF
+        self._before = (
+            0  # the status when it began to join: connect() does not clear a failure (network_wlan.c)
+        )
         self._since = self._wait_ms = 0
 
     def change(self, ssid, password):
@@ -90,7 +94,9 @@ class Wifi:
             status = wlan.status()
             if status == _GOT_IP:
                 self._arrive()
-            elif status not in (_CONNECTING, _IDLE, _LEFT):
+            elif status not in (_CONNECTING, _IDLE, _LEFT) and not (
+                status == self._before and (diff(now, self._since) < _STALE_MS or self.signal())
+            ):
                 self._fail(now, explain(status))
             elif diff(now, self._since) >= _JOIN_MS:
                 self._fail(now, "no IP address" if self.signal() else "no answer")
@@ -103,6 +109,7 @@ class Wifi:
             else:
                 self._since = now
                 self._state = _JOINING
+                self._before = wlan.status()
                 wlan.connect(self.ssid, self.password or None)
 
     def _arrive(self):

@@ -33,7 +33,8 @@ del _l
 print(json.dumps(_bad))
 """
 
-# In the firmware's words for what the driver says. 1000, 1001: idle, connecting; 8: we left, told late.
+# In the firmware's words for what the driver says. 1000, 1001: idle, connecting; 8: we left, told late. The failure of the try
+# before stays (micropython ports/esp32/network_wlan.c), so an old one counts after 8 s.
 _WIFI = """
 def _wifi():
     try:
@@ -61,6 +62,7 @@ def _wifi():
         w.config(reconnects=0)
     except (OSError, ValueError, TypeError):
         pass
+    old = w.status()
     w.connect(c['wifi_ssid'], c.get('wifi_password') or None)
     from vrt.links.wifi import explain
     why = 'no answer'
@@ -72,7 +74,7 @@ def _wifi():
                 r = None
             return {'state': 'up', 'ip': w.ifconfig()[0], 'rssi': r}
         s = w.status()
-        if s not in (1000, 1001, 8):
+        if s not in (1000, 1001, 8) and (s != old or i > 32):
             why = explain(s)
             break
         time.sleep_ms(250)
