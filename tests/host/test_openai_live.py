@@ -364,6 +364,19 @@ async def test_work_belongs_to_the_request_that_it_answers(stage, named):
     assert stage.all(Call)[1].turn == "turn-2"
 
 
+async def test_request_that_came_too_early_is_made_again(stage):
+    """The voice had given the backend something at the same time."""
+    stage.duplex.user_text("Hello")
+    about = stage.sent("response.create")[0]["event_id"]
+    error = {"code": "response_already_active", "message": "x", "type": "y", "client_event_id": about}
+    stage.hear("error", error=error)
+    assert stage.told == []
+    assert stage.sent("response.create") == [], "not before the other is done"
+    stage.delegates()
+    stage.backend("completed", "d1")
+    assert len(stage.sent("response.create")) == 1
+
+
 async def test_error_in_the_stream_of_the_backend_is_its_end(stage):
     stage.duplex.user_text("Hello")
     stage.backend("created")

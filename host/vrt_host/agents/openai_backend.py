@@ -250,14 +250,24 @@ class Backend:
         self._asked[id_] = turn
         self._send({"type": "response.create", "event_id": id_})
 
-    def refused(self, about: str) -> Working | None:
-        """An error that may be about what was asked for: the turn that gets no answer.
+    def asked(self, about: str) -> bool:
+        """Whether that is the id of a request."""
+        return about in self._asked
+
+    def refused(self, about: str, code: str) -> Working | None:
+        """An error that may be about what was asked for: the turn that gets no answer. What came too early is asked for again.
 
         One that does not say what it is about is about the newest request, if nothing is being made.
         """
         if not about and self._asked and not self._active:
             return self._asked.popitem()[1]
-        return self._asked.pop(about, None)
+        turn = self._asked.pop(about, None)
+        if (
+            turn is not None and "already" in code and "active" in code
+        ):  # the voice has given it something, too
+            self._due = turn if self._due is None and not turn.dead else self._due
+            return None
+        return turn
 
     def _item(self, item: Message) -> None:
         if self._send is not None:

@@ -30,7 +30,7 @@ from vrt_host.agents.base import (
 )
 from vrt_host.agents.model_tools import ToolNames
 from vrt_host.agents.openai_backend import Backend
-from vrt_host.agents.openai_errors import AGAIN, from_error
+from vrt_host.agents.openai_errors import AGAIN, code_of, from_error
 from vrt_host.agents.openai_history import DATA, Entry, History, Said, data_message, data_text, heard_part
 from vrt_host.agents.openai_jitter import Jitter, loud
 from vrt_host.agents.openai_responses import Item, Message, ModelCall, prune
@@ -417,7 +417,10 @@ class Duplex:
         error = event.get("error")
         error = error if isinstance(error, Mapping) else {"message": error or event.get("message")}
         about = str(error.get("client_event_id") or event.get("client_event_id") or "")
-        fault, refused = from_error(error, of_answer=True), self._backend.refused(about)
+        fault, asked = from_error(error, of_answer=True), self._backend.asked(about)
+        refused = self._backend.refused(about, code_of(error))
+        if asked and refused is None:
+            return
         turn = (
             self._alive()
             if refused is None and fault.retried
