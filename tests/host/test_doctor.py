@@ -18,6 +18,7 @@ from host_client import hosting
 from vrt_host import cli
 from vrt_host.config import ServerConfig
 from vrt_host.device import build, deploy, doctor, ports, probes, repl
+from vrt_host.resources import root
 
 TOKEN = "vrt_0123456789012345678901234567890123456789012"
 NETWORK = """
@@ -305,6 +306,12 @@ def test_memory_for_tls_is_told(board, block, url, state):
         ["memory", "host"] if state == "problem" else ["host"],
     )
     assert found["memory"].said.startswith(f"{block >> 10} KiB")
+
+
+def test_what_tls_takes_is_the_firmwares_figure():
+    source = (root() / "firmware" / "vrt" / "links" / "wifi.py").read_text("utf-8")
+    kib = re.search(r"^_TLS_BLOCK = const\((\d+) \* 1024\)", source, re.MULTILINE)[1]
+    assert doctor._TLS_BLOCK == int(kib) << 10
 
 
 def test_clock_matters_with_tls_only(board, monkeypatch):
