@@ -126,6 +126,7 @@ async def serving(
                 compression=None,
                 proxy=None,
                 max_size=None,
+                max_queue=None,
                 additional_headers=headers,
             ) as ws:
                 made = Client(ws)
