@@ -14,6 +14,7 @@ from pydantic import SecretStr
 from vrt_host.agents import gemini_live
 from vrt_host.agents import gemini_messages as messages
 from vrt_host.agents.base import AgentError, Audio, Call, Tool, ToolResult, TurnBegin
+from vrt_host.agents.gemini_link import Link
 from vrt_host.agents.gemini_live import GeminiLive, Options
 from vrt_host.agents.provider import Backoff
 from vrt_host.errors import AgentStartError
@@ -71,18 +72,26 @@ async def test_each_generation_of_models_is_spoken_to_as_it_wants(peer, model):
         await peer.mentioned('\\"a\\":2')
 
 
-@pytest.mark.parametrize("model", ["gemini-2.5-flash", "gemini-3.1-flash-live-preview"])
-async def test_older_model_hears_nothing_before_it_has_its_results(peer, model, monkeypatch):
+@pytest.mark.parametrize(
+    ("model", "before"), [("gemini-2.5-flash", True), ("gemini-3.1-flash-live-preview", False)]
+)
+async def test_older_model_hears_nothing_before_it_has_its_results(peer, model, before, monkeypatch):
     async with talking(peer, model=model) as (agent, port):
         silent, send = asyncio.Event(), agent.send
         monkeypatch.setattr(
             agent, "send", lambda frame: (send(frame), frame is messages.AUDIO_END and silent.set())
         )
+        monkeypatch.setattr(gemini_live, "_STALL_S", 1e9)
         await peer.respond([{"call": "lock"}])
+        if before:
+            agent.user_audio(SPEECH)
+            await peer.seen("speech_started")
         agent.user_text("Lock")
         await port.until(lambda: port.all(Call))
         [call] = port.all(Call)
-        agent.user_audio(SPEECH)
+        if not before:
+            agent.user_audio(SPEECH)
+        monkeypatch.setattr(gemini_live, "_STALL_S", 0.0)
         await silent.wait()  # the end of the speech waits, too
         agent.tool_result(call.turn, ToolResult(call.call, True, "locked"))
         await peer.seen("result")
@@ -145,8 +154,10 @@ async def test_interruption_is_read_while_the_device_has_no_room(peer):
         assert second in heard
 
 
-async def test_announced_end_is_not_noticed(peer):
+async def test_announced_end_is_not_noticed(peer, monkeypatch):
     async with talking(peer) as (agent, port):
+        old, connect, lived = agent._link, Link.open, []
+        monkeypatch.setattr(Link, "open", lambda *args: lived.append(old.alive) or connect(*args))
         await peer.seen("connected")
         await peer.respond([{"say": "One."}, {"wait": "gate"}])
         agent.user_text("Remember this.")
@@ -161,6 +172,7 @@ async def test_announced_end_is_not_noticed(peer):
         await port.ends(2)
         assert port.all(AgentError) == []
         assert peer.count("history") == 0
+        assert lived == [False]  # no session is resumed beside itself
 
 
 async def test_words_that_the_old_connection_had_heard_alone_are_not_lost(peer):

@@ -365,8 +365,11 @@ class GeminiLive(Agent):
                 await self._to_send.wait()
 
     def _next_frame(self) -> Frame | None:
-        """The next message that may go now: input waits while the model takes none, and the end of the audio for the audio."""
-        deaf = self._dialogue.deaf
+        """The next message that may go now: input waits while the model takes none, and the end of the audio for the audio.
+
+        Results go before all else, for the model may be waiting for them.
+        """
+        deaf = self._dialogue.deaf or any("toolResponse" in frame for frame in self._frames)
         for place, frame in enumerate(self._frames):
             if not (deaf and "realtimeInput" in frame) and not (frame is messages.AUDIO_END and self._mic):
                 del self._frames[place]
