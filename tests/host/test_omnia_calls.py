@@ -12,7 +12,7 @@ from vrt_host.agents.base import (
     TurnBegin,
     TurnEnd,
 )
-from vrt_host.agents.omnia_dialogue import HEARD_S, QUIET_S
+from vrt_host.agents.omnia_dialogue import HEARD_S, LISTEN_S, QUIET_S
 from vrt_host.agents.omnia_messages import (
     Chunk,
     Done,
@@ -297,3 +297,59 @@ def test_upload_that_was_cut_off_begins_again():
     stage.dialogue.lost(GONE, parked=False)
     stage.connect("sess-2")
     assert len(stage.uploads) == 2
+
+
+# --- what an agent that speaks may do
+
+
+def test_done_while_a_spoken_call_runs_does_not_end_its_turn():
+    stage = Stage()
+    stage.comes(Chunk("lock it", user=True), call(), sound(), Done(None))
+    assert stage.all(TurnEnd) == []
+    stage.settles("call-1", 1)
+    stage.comes(sound(), Chunk("Locked.", user=False), Done(None))
+    assert len(stage.all(TurnBegin)) == len(stage.all(TurnEnd)) == 1
+
+
+def test_spoken_turn_whose_result_nobody_answers_ends():
+    stage = Stage()
+    stage.comes(Chunk("lock it", user=True), call(), Done(None))
+    stage.passes(LISTEN_S + 1)
+    assert stage.all(TurnEnd) == []
+    stage.settles("call-1", 1)
+    stage.passes(LISTEN_S + 1)
+    assert len(stage.all(TurnEnd)) == 1
+
+
+def test_spoken_question_outlives_the_end_of_what_was_said():
+    stage = asked(typed=False)
+    stage.comes(sound(), Done(None))
+    stage.passes(QUIET_S)
+    assert len(stage.all(TurnEnd)) == 1
+    stage.comes(Chunk("yes", user=True))
+    stage.passes(HEARD_S)
+    [made] = stage.all(Call)
+    stage.settles(made.call, 1)
+    stage.comes(sound(), Done(None))
+    assert stage.all(TurnEnd)[-1].turn == made.turn
+
+
+def test_words_that_were_said_before_a_question_are_no_answer_to_it():
+    """Where transcripts are late, the first one that comes belongs to what led to the question."""
+    stage = Stage()
+    stage.comes(call(consent="May I unlock the door?"), sound())
+    stage.passes(QUIET_S)
+    stage.comes(Chunk("Yes", user=True))
+    stage.passes(HEARD_S)
+    assert stage.all(Call) == []
+    stage.comes(Chunk(" Yes, please", user=True))
+    stage.passes(HEARD_S)
+    assert len(stage.all(Call)) == 1
+
+
+def test_question_of_an_answer_that_is_complete_is_open_no_more():
+    stage = asked()
+    stage.comes(Done("I did it otherwise."))
+    assert stage.sent[-1]["type"] == "tool_call_nack"
+    stage.types("Yes.")
+    assert stage.all(Call) == []

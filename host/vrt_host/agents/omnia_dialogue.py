@@ -55,6 +55,8 @@ class Question:
     call: OpenCall
     turn: Turn
     asked: bool = False
+    before: tuple[Turn, int] | None = None
+    """Words of a turn that are late ones of what was said before the question, and so no answer to it."""
 
 
 class Dialogue:
@@ -174,6 +176,8 @@ class Dialogue:
             self.sender.tell(notes, settled.files)
             return
         turn.calls.discard(result.call)
+        if not turn.typed:
+            self._listening.set()
         turn.overdue = turn.overdue or result.code == "TIMEOUT"
         turn.files += settled.files
         turn.notes += notes
@@ -242,27 +246,37 @@ class Dialogue:
         self._outlet.emit(Transcript(turn.key, "user", turn.heard.strip(), final=True))
         if self.waiting:
             self._outlet.emit(TurnState(turn.key, "thinking"))
-        if self._question is not None and self._question.turn is not turn:
-            question = self._taken_question()
-            assert question is not None
-            self._judge(question, turn.heard, turn)
+        question = self._question
+        if question is None or question.turn is turn:
+            return
+        if not (question.turn.typed or question.turn.heard or question.before):
+            question.before = turn, len(turn.heard)
+            return
+        old = question.before[1] if question.before and question.before[0] is turn else 0
+        if turn.heard[old:].strip():
+            self._taken_question()
+            self._judge(question, turn.heard[old:], turn)
 
     def _deserted(self) -> None:
         self._unwanted = False
+        self._heard_out()
         turn = self._turn
-        if turn is not None and self.waiting:
-            self._heard_out()
-            if self.waiting:
-                self._mouth.end(turn)
+        if turn is None or turn.typed or turn.calls or self._question is not None:
+            return
+        reply = self.sender.reply
+        if reply is None or reply.turn is not turn:
+            self._mouth.end(turn)
 
     def _answering(self) -> Turn | None:
         """The turn to which what the facade says now belongs; None: nobody hears it."""
         self._heard_out()
         reply = self.sender.reply
         if reply is None:
-            turn = None
-            if not self._unwanted:
-                turn = self._turn if self.waiting else self._begin("thinking", typed=False)
+            turn = self._turn
+            if self._unwanted:
+                turn = None
+            elif turn is None or turn.typed or turn.ended:
+                turn = self._begin("thinking", typed=False)
             self._unwanted = False
             reply = self.sender.reply = Reply(turn)
         reply.flowing = True
@@ -302,12 +316,18 @@ class Dialogue:
         if turn is not None and reply is not None:
             self._mouth.complete(turn, reply.text, done)
             self._mouth.end_item(turn)
-            if (turn.notes or turn.files) and not turn.calls:
-                self._follow(turn)
-            else:
-                self._mouth.end(turn)
+            self._completed(turn, reply)
         self._mouth.forget()
         self.sender.pump()
+
+    def _completed(self, turn: Turn, reply: Reply) -> None:
+        """An agent that speaks may say that it is done while a call of it runs, or is asked about: there is more to come."""
+        if reply.said is not None and self._question is not None:
+            self._refuse("the agent does not wait for it")
+        if (turn.notes or turn.files) and not turn.calls:
+            self._follow(turn)
+        elif reply.said is not None or not (turn.calls or self._question):
+            self._mouth.end(turn)
 
     def _on_interrupt(self) -> None:
         """The user speaks into an answer. One to speech is over with that; one to a text goes on, and nobody hears it."""
