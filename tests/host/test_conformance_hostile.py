@@ -7,6 +7,7 @@ import json
 from http import HTTPStatus
 
 import pytest
+from vrt_host.conformance import line as lines
 from vrt_host.conformance import probe, server_cases
 from vrt_host.conformance.checks import Ledger, Outcome, Unmet
 from vrt_host.conformance.client import Server
@@ -80,6 +81,21 @@ async def test_server_that_lets_in_one_connection_is_tested_to_its_end():
 async def test_answer_to_the_profile_without_end_is_none():
     async with facing(endless) as (server, _):
         assert await probe.profile(server) == frozenset()
+
+
+async def test_server_that_floods_is_cut_off_and_seen_to_be_late(monkeypatch):
+    async def flood(link):
+        while True:
+            await link.send('{"v":1,"seq":0,"type":"pong"}')
+            await asyncio.sleep(0)
+
+    async with facing(flood) as (server, _):
+        async with server.line() as line:
+            with pytest.raises(Unmet, match="no ready within"):
+                await line.until("ready", within=1)
+        monkeypatch.setattr(lines, "MOST_FRAMES", 100)
+        async with server.line() as line:
+            assert "after 100 frames" in (await line.until_closed(within=1000)).reason
 
 
 async def test_redirect_is_not_followed_with_the_token():

@@ -5,6 +5,7 @@ import contextlib
 import json
 
 import pytest
+from vrt_host.conformance import server
 from vrt_host.conformance.checks import Unmet
 from vrt_host.conformance.server import Session, resume_from, tool_names
 from vrt_host.conformance.websocket import WebSocketListener
@@ -91,6 +92,17 @@ async def test_connection_closes_and_cuts():
             await client.recv()
         assert closed.value.rcvd is None
         assert await connection.end(SOON_S) == 1006
+
+
+async def test_client_that_floods_is_cut_off_and_named(monkeypatch):
+    monkeypatch.setattr(server, "MOST_FRAMES", 50)
+    async with meeting() as (connection, client, _):
+        with contextlib.suppress(ConnectionClosed):
+            for _ in range(1000):
+                await client.send("x")
+        with pytest.raises(Unmet, match="cut off before hello: more than 50 frames"):
+            await connection.message("hello", SOON_S)
+        await asyncio.wait_for(client.wait_closed(), SOON_S)
 
 
 async def test_link_splits_fragments_and_pings():

@@ -38,7 +38,7 @@ CONNECT_S = 10.0
 MOST_BYTES = 1 << 26
 """Of a frame of the server's; a larger one ends the connection, with 1009."""
 MOST_FRAMES = 1024
-"""That wait to be looked at; a server that floods has to wait, so that the suite sees the time go by."""
+"""That wait to be looked at; then a server that floods has to wait."""
 TRANSIENT = frozenset({"hello", "ack", "ping"})
 ECHO: Message = {
     "name": "test.echo",

@@ -45,6 +45,8 @@ the code that the client closed with (1006: none), and what it did wrong on the 
 FRAME_MS: Final = 20
 PCMU: Final[Message] = {"encoding": "pcmu", "sampleRate": 8000}
 PCM16: Final[Message] = {"encoding": "pcm16", "sampleRate": 24000}
+MOST_FRAMES = 1_000_000
+"""On one connection, both ways: some hours of a conversation, or a client that floods."""
 _SHOWN: Final = 12
 """Frames that an `Unmet` names."""
 
@@ -205,6 +207,10 @@ class Connection:
 
     async def news(self, what: str) -> None:
         """Wait for the next frame, whichever; `Unmet` when there can be none."""
+        if len(self.frames) > MOST_FRAMES:
+            raise Unmet(
+                f"the client was cut off before {what}: more than {MOST_FRAMES:,} frames on a connection"
+            )
         if self.ended:
             raise Unmet(f"the client closed the connection before {what}; {self.told()}")
         self._news.clear()
@@ -220,6 +226,8 @@ class Connection:
         self.ended = self.ended or kind == "end"
         self._note(False, kind, data)
         self._news.set()
+        if len(self.frames) > MOST_FRAMES:
+            self.link.cut()
 
     def _note(self, sent: bool, kind: Kind, data: bytes) -> None:
         message = None
