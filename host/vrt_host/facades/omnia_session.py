@@ -300,7 +300,7 @@ class Session:
     def interrupted(self, reason: str) -> None:
         """`Listener.interrupted`: Interrupt, in a call."""
         if self._turn is not None:
-            if self.voice is not None:
+            if self.voice is not None and self._turn.begun:
                 self._tell("interrupt")
             self._finish()
 
