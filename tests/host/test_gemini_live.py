@@ -223,6 +223,7 @@ async def test_connection_lost_in_an_answer_is_told_once(peer, caplog):
         [error] = port.all(AgentError)
         assert error.turn == port.all(TurnBegin)[0].turn
         assert error.recoverable
+        assert error.message == "gemini: the connection was cut; ask again"
         await peer.seen("history")
         agent.user_text("Again")
         await port.ends(1)

@@ -382,7 +382,12 @@ class GeminiLive(Agent):
         turn = self._dialogue.lost()
         log.log(logging.WARNING if error.passing else logging.ERROR, "%s", self._line(error))
         if turn is not None or told or not error.passing:
-            self.emit(error.event(self.name, turn, self._secrets()))
+            self._tell(error, turn)
+
+    def _tell(self, error: ProviderError, turn: str | None) -> None:
+        if turn is not None and error.kind == "gone":  # the connection is tried again, the turn is not
+            error = ProviderError("gone", error.said, advice="ask again")
+        self.emit(error.event(self.name, turn, self._secrets()))
 
     async def _renew(self, ended: ProviderError | None) -> Link | None:
         """Another connection, as soon as there is one; None: there will be none."""
@@ -399,7 +404,7 @@ class GeminiLive(Agent):
                 log.log(logging.WARNING if error.passing else logging.ERROR, "%s", self._line(error))
                 if turn is not None or not told or not error.passing:
                     told = True
-                    self.emit(error.event(self.name, turn, self._secrets()))
+                    self._tell(error, turn)
                 if not error.passing:
                     return None
                 await asyncio.sleep(backoff.next(error))
