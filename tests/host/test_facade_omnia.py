@@ -247,7 +247,30 @@ async def test_a_limit_of_metadata_is_named_and_the_model_hears_nothing(metadata
 )
 def test_the_text_is_that_of_the_parts_and_media_are_told_in_words(message, expected):
     """Page, Message: text parts joined by a blank line, else content."""
-    assert omnia_messages.decode(json.dumps({"type": "message", **message})).text == expected
+    assert omnia_messages.decode(json.dumps({"type": "message", **message})).text() == expected
+
+
+@pytest.mark.parametrize(
+    ("metadata", "expected"),
+    [
+        ({"user": "u-1", "x.y-z": "{user}"}, "Hi\n\n[u-1 {user} ]"),
+        ({"content_type": "a", "mock_scenario": "b", "omnia.user": "c"}, "Hi"),
+        ({"user": "u", "omnia.q": "c"}, "Hi\n\n[u  ]"),
+        ({}, "Hi"),
+    ],
+)
+async def test_the_model_sees_metadata_by_a_template_alone(metadata, expected):
+    """Page, Message metadata: appended to the message; reserved keys are never forwarded."""
+    heard = []
+    brain = Brain(lambda agent, text: (heard.append(text), answers(agent, "x")))
+    template = "[{user} {x.y-z} {omnia.q}]"
+    async with (
+        serving(brain, metadata_template=template) as host,
+        host.omnia(agent="a", connected=True) as client,
+    ):
+        await client.say("Hi", metadata=metadata)
+        await client.answer()
+    assert heard == [expected]
 
 
 async def test_an_empty_message_is_done_at_once():

@@ -482,3 +482,16 @@ async def test_audio_waits_while_a_session_opens(monkeypatch):
         opened.set()
         await client.until("done")
         assert len(brain.audio) == 4 * 800
+
+
+async def test_sound_waits_for_a_client_that_reads_slowly(monkeypatch):
+    looked, look = asyncio.Event(), omnia_session.Session._look
+    monkeypatch.setattr(omnia_session.Session, "_look", lambda self: (look(self), looked.set()))
+    monkeypatch.setattr(omnia, "CONGESTED", -1)
+    async with serving(Ears()) as host, host.omnia(agent="a", binary="true", connected=True) as client:
+        await client.audio(bytes(6400))
+        async with asyncio.timeout(DEADLINE_S):
+            await looked.wait()
+        assert [one for one in host.events if one["event"] == "audio.out"] == []
+        monkeypatch.setattr(omnia, "CONGESTED", 64)
+        await client.until("frame")

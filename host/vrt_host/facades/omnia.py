@@ -56,6 +56,8 @@ class Options(WebOptions):
     memory_facet: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:/-]{0,127}$")] | None = None
     ai_disclosure: bool | None = None
     """Told in `connected`; None: nothing is."""
+    metadata_template: str | None = None
+    """What of a message's metadata the model is told: a text with {name} in it; None: nothing."""
     tools: Path | None = None
     """Those of the clients (omnia_tools)."""
     media: Path | None = None
@@ -359,7 +361,7 @@ class Client:
 
     def _message(self, message: wire.Message) -> None:
         """Message; Session handling."""
-        text = message.text
+        text = message.text(self._facade.options.metadata_template)
         if len(json.dumps(text, ensure_ascii=False).encode()) > TEXT_BYTES:
             self.error("INVALID_MESSAGE", f"the text has more than {TEXT_BYTES} bytes as JSON")
             return

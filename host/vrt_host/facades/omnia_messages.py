@@ -29,6 +29,8 @@ _SHOWN = 200
 """Characters of what describes a medium to the model."""
 
 _KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_SLOT = re.compile(r"\{([A-Za-z0-9_.-]{1,64})\}")
+_RESERVED = frozenset({"mock_scenario", "content_type"})
 _FACET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,127}")
 Some = Annotated[str, Field(min_length=1)]
 Count = Annotated[int, Field(ge=0)]
@@ -149,13 +151,21 @@ class Message(_Client):
             raise ValueError("neither content nor parts")
         return self
 
-    @property
-    def text(self) -> str:
-        """What the model is told: the text, and in words which media came with it."""
+    def text(self, template: str | None = None) -> str:
+        """What the model is told: the text; in words, which media came with it; and the metadata, by a template for them."""
         parts = self.parts or []
         texts = [part.text for part in parts if part.type == "text" and part.text]
         media = [_described(part.type, part.media) for part in parts if part.media is not None]
-        return "\n\n".join([*(texts or [self.content or ""]), *media]).strip("\n")
+        shown = [] if template is None else self._rendered(template)
+        return "\n\n".join([*(texts or [self.content or ""]), *media, *shown]).strip("\n")
+
+    def _rendered(self, template: str) -> list[str]:
+        told = {
+            name: text
+            for name, text in self.metadata.items()
+            if name not in _RESERVED and not name.startswith("omnia.")
+        }
+        return [_SLOT.sub(lambda slot: told.get(slot[1], ""), template)] if told else []
 
 
 def _described(kind: str, media: Media) -> str:
