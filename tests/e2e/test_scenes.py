@@ -1,84 +1,13 @@
-"""The four scenes of `vrt demo` with every adapter: real firmware on a simulated board, a user who speaks, the provider's peer.
-
-The scenes check themselves (`harness/scenes.py`); the peer answers by `PLAN`, one response each time its protocol has the
-model respond. The tools are the simulated house's, in a greater hurry.
-"""
-
-import asyncio
-import json
-from pathlib import Path
+"""The four scenes of `vrt demo` with the models' adapters; `peers/scenes.py` plays them. No more at once than two cores can."""
 
 import pytest
+from peers.scenes import all_played
 from peers.subjects import SUBJECTS
-from vrt_host.errors import VrtError
-from vrt_host.harness import live, scenes, sentences
-from vrt_host.harness.live import View
-from vrt_host.harness.recorder import Recorder
-from vrt_host.harness.rig import Rig
-from vrt_host.harness.stage import Stage, StepFailed
-from vrt_host.harness.user import User
 
 pytestmark = pytest.mark.timeout(110)
 
-HOUSE = Path(__file__).parents[2] / "boards" / "sim" / "tools.py"
-HURRY = {
-    'confirm="button",': 'confirm="button", timeout_ms=5000,',  # so long it waits for the button
-    "yield 2000": "yield 900",
-}
-CHECK = {"call": "check_house"}
+MODELS = ("openai", "openai_live", "gemini", "chat")
 
 
-def lock(door):
-    return {"call": "lock", "arguments": json.dumps({"door": door, "state": "unlocked"})}
-
-
-def light(state):
-    return {"call": "light", "arguments": json.dumps({"state": state})}
-
-
-ASKS = {"say": "Hold the button for one second.", "seconds": 0.8}
-PLAN = [
-    [lock("front"), ASKS],
-    [{"say": "The front door is unlocked.", "seconds": 0.5}],
-    [lock("back"), ASKS],
-    [{"say": "You did not confirm it, so the back door stays locked.", "seconds": 0.5}],
-    [light("on")],
-    [{"say": "The light is on.", "seconds": 0.5}],
-    [CHECK, light("off"), {"say": "I check the house now, which takes a while.", "seconds": 10}],
-    [{"say": "All right.", "seconds": 0.2}],  # what the user said to interrupt it
-    [CHECK],
-    [{"say": "The front door is unlocked, and the light is on.", "seconds": 0.5}],
-]
-
-
-async def play(name, folder):
-    """All scenes with an adapter; what went wrong, or None."""
-    recorder = Recorder()
-    stage = Stage(recorder, View(live.console(quiet=True)))
-    try:
-        async with SUBJECTS[name](folder) as subject:
-            await subject.plan(*PLAN)
-            async with Rig(recorder, subject.agents, heap="128k", tools=folder / "tools.py") as rig:
-                user = User(rig.board, recorder)
-                await stage.expect("the board opens a session", "device", "ready", within=20)
-                await scenes.Conversation(stage, rig, user, sentences.load()).play()
-                await user.close()
-    except (AssertionError, VrtError, StepFailed) as error:
-        return repr(error)
-    wrong = [event for event in recorder.events if event["event"] in ("traceback", "agent.error")]
-    played = [scene.ok for scene in stage.scenes]
-    return None if played == [True] * 4 and not wrong else (played, wrong)
-
-
-async def test_scenes_happen_with_every_adapter(tmp_path):
-    """Side by side: most of their time is real time, in which nothing is computed."""
-    tools = HOUSE.read_text("utf-8")
-    for old, new in HURRY.items():
-        assert old in tools
-        tools = tools.replace(old, new)
-    names = [name for name, kind in SUBJECTS.items() if kind.provider]
-    for name in names:
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "tools.py").write_text(tools)
-    went = await asyncio.gather(*(play(name, tmp_path / name) for name in names))
-    assert dict(zip(names, went, strict=True)) == dict.fromkeys(names)
+async def test_scenes_happen_with_every_model(tmp_path):
+    assert await all_played({name: SUBJECTS[name] for name in MODELS}, tmp_path) == {}

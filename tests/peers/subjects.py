@@ -27,6 +27,8 @@ class Subject:
     """Its model is somebody else's."""
     peer = None
     """The provider's process, if it has one."""
+    queues = True
+    """Its second call reaches the board while the first runs."""
     free = True
     """Its model writes the arguments of a call as text, which may be anything."""
 

@@ -26,9 +26,15 @@ PAUSE_S = 1.5
 
 
 class Conversation:
-    """Plays the scenes on a stage. `sentences`: what the user says -> its sound."""
+    """Plays the scenes on a stage. `sentences`: what the user says -> its sound.
 
-    def __init__(self, stage: Stage, rig: Rig, user: User, sentences: Mapping[str, Samples]) -> None:
+    `queues`: the agent's second call reaches the board while the first runs. Behind a facade it waits there for the first's result.
+    """
+
+    def __init__(
+        self, stage: Stage, rig: Rig, user: User, sentences: Mapping[str, Samples], *, queues: bool = True
+    ) -> None:
+        self._queues = queues
         self._stage = stage
         self._rig = rig
         self._user = user
@@ -116,7 +122,7 @@ class Conversation:
 
             said = self._say("Check the house, and then turn off the light.")
             check = await self._called(said, "check_house")
-            light = await self._called(check, "light", state="off")
+            light = await self._called(check, "light", state="off") if self._queues else None
             await stage.expect(
                 "the check of the house runs",
                 "device",
@@ -160,13 +166,15 @@ class Conversation:
                 detail=lambda event: f"{event['message']['playedMs'] / 1000:.2f} s of the answer",
             )
             await self._result(check, False, "INTERRUPTED")
-            await self._result(light, False, "INTERRUPTED")
+            if light is not None:
+                await self._result(light, False, "INTERRUPTED")
             await self._rests(noticed)
-            stage.check(
-                "the queued call never ran",
-                not stage.seen("device", "call_start", call=light["call"]),
-                "that it started",
-            )
+            if light is not None:
+                stage.check(
+                    "the queued call never ran",
+                    not stage.seen("device", "call_start", call=light["call"]),
+                    "that it started",
+                )
             stage.check("the light is still on", self._level("light") == 1, "a dark light")
             scene.note = (
                 f"silent {_ms(silent['t'] - stop['speech_start'])} after the voice began, "
