@@ -27,7 +27,7 @@ from vrt_host.agents.aitp_messages import (
 )
 from vrt_host.agents.aitp_sound import Sound, Unplayable
 from vrt_host.agents.aitp_turn import Outlet, Turn
-from vrt_host.agents.aitp_turns import LATE_S, Turns
+from vrt_host.agents.aitp_turns import Turns
 from vrt_host.agents.base import (
     Audio,
     AudioBegin,
@@ -328,7 +328,7 @@ class Dialogue(Turns):
             return
         turn.left = True  # the server has heard the user by itself
         self._outlet.hush()
-        self._late_until = self._outlet.now() + LATE_S
+        self._expect_late()
         self._begin("listening")
 
     def _on_event(self, said: SystemEvent) -> None:

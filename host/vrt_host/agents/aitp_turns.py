@@ -22,7 +22,7 @@ _SPOKEN_S = 12.0
 """The same for speech: the server may find that nothing was said."""
 _TAIL_S = 2.0
 """What the server says unasked, a recording behind its text for one, is over after so much quiet."""
-LATE_S = 1.0
+LATE_S = 0.3
 """So long after the end of an interrupted answer, what comes unasked belongs to it."""
 _INPUTS = 32
 """What the user said may wait for the server; the oldest is dropped."""
@@ -108,8 +108,12 @@ class Turns:
     def _revive(self) -> None:
         """That answer is over."""
         self._dead = False
-        self._late_until = self._outlet.now() + LATE_S
+        self._expect_late()
         self._send_inputs()
+
+    def _expect_late(self) -> None:
+        """An answer was interrupted, and some of it may still be on its way."""
+        self._late_until = self._outlet.now() + LATE_S
 
     # --- what the user says
 
