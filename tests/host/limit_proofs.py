@@ -13,6 +13,9 @@ _OPENAI = "host/test_openai_realtime.py::test_"
 _LIVE = "host/test_openai_live.py::test_"
 _GUEST = "host/test_guest.py::test_"
 _AITP = "host/test_facade_aitp.py::test_"
+_OMNIA_FACADE = "host/test_facade_omnia.py::test_"
+_OMNIA_CALLS = "host/test_facade_omnia_calls.py::test_"
+_OMNIA_MEDIA = "host/test_facade_omnia_media.py::test_"
 _AITP_AGENT = "host/test_aitp.py::test_"
 _AITP_MESSAGES = "host/test_aitp_messages.py::test_"
 _AITP_DIALOGUE = "host/test_aitp_dialogue.py::test_"
@@ -176,6 +179,48 @@ PROOFS = {
     "facades.aitp_session.SAID": _AITP + "when_the_tools_change_what_was_said_goes_on_in_the_context",
     "facades.aitp_session.SAID_CHARS": _AITP + "when_the_tools_change_what_was_said_goes_on_in_the_context",
     "facades.aitp_session.EARLY": _AITP + "what_comes_while_the_session_opens_waits",
+    "facades.omnia.MESSAGE_BYTES": _OMNIA_FACADE + "a_message_has_16_mib",
+    "facades.omnia.TEXT_BYTES": _OMNIA_FACADE + "a_text_has_what_the_host_takes",
+    "facades.omnia.MESSAGES_PER_S": _OMNIA_FACADE + "a_bucket_has_so_many_at_once_and_so_many_a_second",
+    "facades.omnia.MESSAGES_AT_ONCE": _OMNIA_FACADE + "what_is_beyond_a_rate_is_shed_and_told",
+    "facades.omnia.MEDIA_BYTES_PER_S": _OMNIA_FACADE + "a_bucket_has_so_many_at_once_and_so_many_a_second",
+    "facades.omnia.MEDIA_BYTES_AT_ONCE": _OMNIA_FACADE + "what_is_beyond_a_rate_is_shed_and_told",
+    "facades.omnia.PING_S": _OMNIA_FACADE
+    + "a_client_of_which_nothing_comes_for_60_s_is_gone_and_any_frame_counts",
+    "facades.omnia.SILENCE_S": _OMNIA_FACADE
+    + "a_client_of_which_nothing_comes_for_60_s_is_gone_and_any_frame_counts",
+    "facades.omnia.WRITE_S": _OMNIA_FACADE + "a_client_that_does_not_read_is_cut_off",
+    "facades.omnia.QUEUED": _OMNIA_FACADE + "a_client_that_does_not_read_is_cut_off",
+    "facades.omnia.CONGESTED": _OMNIA_CALLS + "sound_waits_for_a_client_that_reads_slowly",
+    "facades.omnia_messages.METADATA_KEYS": _OMNIA_FACADE
+    + "a_limit_of_metadata_is_named_and_the_model_hears_nothing",
+    "facades.omnia_messages.METADATA_VALUE_BYTES": _OMNIA_FACADE
+    + "a_limit_of_metadata_is_named_and_the_model_hears_nothing",
+    "facades.omnia_messages.METADATA_BYTES": _OMNIA_FACADE
+    + "a_limit_of_metadata_is_named_and_the_model_hears_nothing",
+    "facades.omnia_messages.DECLARE_BYTES": _OMNIA_FACADE
+    + "a_declaration_is_refused_and_the_next_message_opens_the_session",
+    "facades.omnia_messages.SESSION_CHARS": _OMNIA_FACADE + "a_text_has_what_the_host_takes",
+    "facades.omnia_archive.MOST": _OMNIA_FACADE + "a_thousand_sessions_are_remembered",
+    "facades.omnia_session.FIRST_S": _OMNIA_FACADE
+    + "an_answer_that_does_not_begin_or_stops_partway_is_an_error",
+    "facades.omnia_session.IDLE_S": _OMNIA_FACADE
+    + "an_answer_that_does_not_begin_or_stops_partway_is_an_error",
+    "facades.omnia_session.PARK_S": _OMNIA_CALLS + "a_call_that_nobody_takes_up_ends",
+    "facades.omnia_session.KEPT": _OMNIA_CALLS
+    + "what_is_told_while_a_call_is_parked_comes_with_the_connection",
+    "facades.omnia_session.LAST_S": _OMNIA_CALLS + "the_last_frame_ends_the_call_behind_its_answer",
+    "facades.omnia_session.SAID": _OMNIA_FACADE + "of_what_was_said_so_much_goes_on",
+    "facades.omnia_session.SAID_CHARS": _OMNIA_FACADE + "of_what_was_said_so_much_goes_on",
+    "facades.omnia_session.EARLY": _OMNIA_CALLS + "audio_waits_while_a_session_opens",
+    "facades.omnia_tools.RESULT_BYTES": _OMNIA_CALLS + "what_a_result_says_is_what_the_agent_hears",
+    "facades.omnia_media.UPLOAD_S": _OMNIA_MEDIA
+    + "an_address_is_valid_for_15_minutes_and_a_medium_for_24_hours",
+    "facades.omnia_media.KEPT_S": _OMNIA_MEDIA
+    + "an_address_is_valid_for_15_minutes_and_a_medium_for_24_hours",
+    "facades.omnia_media.MEDIUM_BYTES": _OMNIA_MEDIA + "what_cannot_be_announced_has_its_status",
+    "facades.omnia_media.FOLDER_BYTES": _OMNIA_MEDIA + "what_cannot_be_announced_has_its_status",
+    "facades.omnia_media.UPLOADS": _OMNIA_MEDIA + "what_cannot_be_announced_has_its_status",
     # The device: messages and sessions
     "config.json message_bytes": _DEVICE + "websocket.py::test_client_throws_away_what_does_not_fit",
     "links/frames.py": _DEVICE + "websocket.py::test_client_fails_at_a_message_beyond_reason",

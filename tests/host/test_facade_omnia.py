@@ -393,6 +393,26 @@ async def test_what_was_said_goes_on_where_its_owner_resumes_the_session(tokens)
         }
 
 
+async def test_of_what_was_said_so_much_goes_on(tokens, monkeypatch):
+    assert (omnia_session.SAID, omnia_session.SAID_CHARS) == (20, 400)
+    monkeypatch.setattr(omnia_session, "SAID", 2)
+    first, second = Brain(answers), Brain(answers)
+    async with serving(first, second, config=tokens.config, token=tokens.first) as host:
+        async with host.omnia(agent="a", connected=True) as client:
+            for text in ("one", "x" * 500):
+                await client.say(text)
+                await client.answer()
+        async with asyncio.timeout(DEADLINE_S):
+            await first.closed.wait()
+        async with host.omnia(agent="a", connected=True) as again:
+            await again.say("again", session_id=client.id)
+            await again.answer()
+        assert second.session.context["conversation"] == [
+            {"role": "user", "text": "x" * 400},
+            {"role": "agent", "text": ("You said " + "x" * 500)[:400]},
+        ]
+
+
 async def test_a_session_is_its_owners_alone(tokens):
     """Page, Resume session: as established by a credential; another facet is another memory."""
     other = tokens.add("other")

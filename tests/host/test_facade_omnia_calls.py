@@ -56,7 +56,7 @@ async def test_a_tool_of_the_client_is_called_and_its_result_is_the_agents(tmp_p
         ({"error": "the lamp is off"}, (False, "FAILED", "the lamp is off")),
         ({"error": "", "result": 1}, (False, "FAILED", "the tool failed")),
         ({}, (True, None, "")),
-        ({"result": "x" * 250_001}, (False, "FAILED", "the tool ran, but its result is too large")),
+        ({"result": "ü" * 125_000}, (False, "FAILED", "the tool ran, but its result is too large")),
     ],
 )
 async def test_what_a_result_says_is_what_the_agent_hears(tmp_path, answer, expected):

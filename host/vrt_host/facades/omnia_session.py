@@ -72,7 +72,7 @@ class Session:
         self._turn: _Turn | None = None
         self._dead = ""
         """The turn that is over for the client."""
-        self._said: deque[dict[str, str]] = deque(maxlen=SAID)
+        self._said: deque[dict[str, str]] = deque(maxlen=SAID + 1)
         self._calls = Calls(server.tools, server.times, self._tell, self._settle)
         self._alarm: asyncio.TimerHandle | None = None
         self._last: asyncio.TimerHandle | None = None
@@ -472,7 +472,7 @@ class Session:
 
     def _context(self) -> Json:
         """What was said with the agent before; the message that opens the session follows as such."""
-        said = list(self._said)[: -1 if self._text is not None else None]
+        said = list(self._said)[: -1 if self._text is not None else None][-SAID:]
         return {"conversation": said} if said else None
 
 

@@ -132,7 +132,7 @@ class Calls:
             return False
         if error is not None:
             self._over(ok=False, message=error or "the tool failed")
-        elif len(json.dumps(result, ensure_ascii=False)) > RESULT_BYTES:
+        elif len(json.dumps(result, ensure_ascii=False).encode()) > RESULT_BYTES:
             self._over(ok=False, message="the tool ran, but its result is too large")
         else:
             self._over(ok=True, output=result)
