@@ -13,7 +13,7 @@ from host_client import DEADLINE_S
 from multidict import MultiDict
 from omnia_client import Closed, answers, serving
 from peers.vectors import frame, load
-from test_guest import Brain
+from test_guest import Brain, speak
 from vrt_host.agents.base import AgentError, Audio, AudioBegin, Text, Transcript, TurnBegin, TurnEnd
 from vrt_host.auth import TokenFile
 from vrt_host.config import ServerConfig
@@ -472,6 +472,26 @@ async def test_a_context_is_kept_for_24_h(tokens):
                 assert (await client.error())[0] == "SESSION_EXPIRED"
             await client.say("x")
             assert (await client.until("done"))["session_id"] == client.id
+
+
+async def test_an_answer_that_is_spoken_to_nobody_is_no_silence(monkeypatch):
+    monkeypatch.setattr(omnia_session, "FIRST_S", 0.5)
+    async with serving(Brain(speak(1.5))) as host, host.omnia(agent="a", connected=True) as client:
+        await client.say("x")
+        assert await client.answer() == ""
+
+
+async def test_a_session_that_was_not_opened_does_not_expire(tmp_path):
+    """Page, Session handling: the connection's own."""
+    async with (
+        serving(Brain(answers), context_ttl=1e-9, media=tmp_path) as host,
+        host.omnia(agent="a", connected=True) as client,
+    ):
+        upload = {"filename": "f", "mime_type": "m/m", "size_bytes": 1}
+        await client.send("upload_request", upload_request=upload)
+        await client.until("upload_ready")
+        await client.say("x")
+        assert await client.answer() == "You said x."
 
 
 async def test_a_turn_that_runs_on_another_connection_is_in_progress(tokens):

@@ -143,7 +143,10 @@ class OmniaFacade(WebFacade):
         self._clients.add(client)
         try:
             await ws.prepare(request)
-            await client.run()
+            if self._stopping:
+                await ws.close(code=1001, message=b"server shutdown")
+            else:
+                await client.run()
         finally:
             self._clients.discard(client)
         return ws

@@ -96,8 +96,9 @@ class Session:
         return self._parking is not None
 
     def expired(self, ttl: float) -> bool:
-        """Whether its context is gone."""
-        return self.client is None and not self.parked and self._loop.time() - self._used > ttl
+        """Whether its context is gone; one that has none yet does not expire."""
+        old = self._loop.time() - self._used > ttl
+        return old and self.client is None and not self.parked and not self.fresh
 
     def forget(self) -> None:
         """Its context has expired."""
@@ -279,11 +280,11 @@ class Session:
 
     def audio(self, turn: str, item: str, payload: bytes) -> None:
         """`Listener.audio`; heard in a call only."""
-        shown = self._shown(turn)
-        if shown is None or self.voice is None or self.client is None:
+        if self._shown(turn) is None:
             return
         self._arm(more=True)
-        self.client.write(self.voice.spoken(payload, item, binary=self.client.binary))
+        if self.voice is not None and self.client is not None:
+            self.client.write(self.voice.spoken(payload, item, binary=self.client.binary))
 
     def call(self, call: Call) -> None:
         """`Listener.call`."""
