@@ -17,7 +17,8 @@ from test_guest import Brain, speak
 from vrt_host.agents.base import AgentError, Audio, AudioBegin, Text, Transcript, TurnBegin, TurnEnd
 from vrt_host.auth import TokenFile
 from vrt_host.config import ServerConfig
-from vrt_host.facades import omnia, omnia_archive, omnia_frames, omnia_messages, omnia_session
+from vrt_host.errors import UsageError
+from vrt_host.facades import omnia, omnia_archive, omnia_frames, omnia_messages, omnia_session, registry
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 
@@ -172,7 +173,7 @@ SENT = [one for one in load("omnia").invalid if one["direction"] == "client" and
 
 @pytest.mark.parametrize("vector", SENT, ids=lambda one: one["id"])
 def test_what_is_invalid_is_told_apart(vector):
-    """With the facade's own words, where the page or its code has them; limits are named."""
+    """With the facade's own words, where the page or its code has them; limits are named, such as 1 source of a medium."""
     sent = frame(vector)
     taken = vector.get("receiver") in ("accepts", "ignores")
     with (
@@ -193,6 +194,7 @@ VALID = [one for one in load("omnia").valid if one["direction"] == "client" and 
 
 @pytest.mark.parametrize("vector", VALID, ids=lambda one: one["id"])
 def test_what_is_valid_is_understood(vector):
+    """Page, Header layout: 32 bytes, big-endian, fields at 0, 4, 5, 6, 8, 12, 16, 20; Flags: 0x01 is not read, IsLast 0x04."""
     sent = frame(vector)
     if isinstance(sent, bytes):
         made = omnia_frames.decode(sent)
@@ -647,3 +649,22 @@ async def test_a_client_that_does_not_read_is_cut_off(monkeypatch, name, value):
         client.ws.transport.abort()
         with contextlib.suppress(Closed, AttributeError):
             await client.closed()
+
+
+# --- its options
+
+
+def test_its_table_is_read(tmp_path, monkeypatch):
+    monkeypatch.setenv("VRT_OMNIA_FACADE_CALLS", "3")
+    (tmp_path / "tools.json").write_text('[{"name": "ping", "description": "Pings."}]')
+    file = tmp_path / "agents.toml"
+    table = f'[omnia_facade]\nagent = "lamp"\nport = 0\ntools = "{tmp_path}/tools.json"\nmedia = "{tmp_path}/media"\n'
+    file.write_text(table)
+    made = registry.make("omnia", file)
+    assert (made.options.agent, made.options.calls, list(made.tools)) == ("lamp", 3, ["ping"])
+    assert (tmp_path / "media").is_dir()
+    monkeypatch.delenv("VRT_OMNIA_FACADE_CALLS")
+    for wrong in ('public_url = "https://h/path"', 'memory_facet = "-a"', "calls = -1", 'nothing = "x"'):
+        file.write_text(f"{table}{wrong}\n")
+        with pytest.raises(UsageError, match=wrong.split()[0]):
+            registry.make("omnia", file)

@@ -183,7 +183,7 @@ FORMAT = {"sample_rate": 16_000, "channels": 1, "codec": "pcm"}
 
 
 async def test_a_call_by_binary_frames():
-    """Page, Session config, Binary media chunk; done for each turn of the agent's."""
+    """Page, Session config, Binary media chunk; done for each turn of the agent's. Code, duplex_sink.go: 12 zeros as MediaID."""
     async with serving(Ears()) as host, host.omnia(agent="a", binary="true", connected=True) as client:
         await client.audio(bytes(6400), **FORMAT)
         assert (await client.next())["session_config"] == FORMAT

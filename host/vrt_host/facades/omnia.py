@@ -41,6 +41,7 @@ MESSAGES_PER_S, MESSAGES_AT_ONCE = 50, 100
 MEDIA_BYTES_PER_S, MEDIA_BYTES_AT_ONCE = 2 * 1024 * 1024, 16 * 1024 * 1024
 TEXT_BYTES = 250_000
 """Of a message's text, as JSON; the host takes 262,144 with all around it."""
+STOPPED = 1001, "server shutdown"
 QUEUED = 4096
 """Frames that may wait for a client that does not read."""
 CONGESTED = 64
@@ -90,7 +91,7 @@ class OmniaFacade(WebFacade):
         self.archive = Archive(self, options.context_ttl)
         self._calls = 0
         self._clients: set[Client] = set()
-        self._stopping = False
+        self.stopping = False
 
     def routes(self, app: web.Application) -> None:
         """The WebSocket, and those of media where there is a folder for them."""
@@ -124,14 +125,14 @@ class OmniaFacade(WebFacade):
 
     def stops(self) -> None:
         """The host stops."""
-        self._stopping = True
+        self.stopping = True
         for client in list(self._clients):
-            client.close(1001, "server shutdown")
+            client.close(*STOPPED)
 
     # --- connections
 
     async def _connect(self, request: web.Request) -> web.StreamResponse:
-        if self._stopping or len(self._clients) >= self.options.connections:
+        if self.stopping or len(self._clients) >= self.options.connections:
             raise web.HTTPServiceUnavailable(text="the server takes no more connections")
         principal = self.principal(request)
         try:
@@ -143,10 +144,7 @@ class OmniaFacade(WebFacade):
         self._clients.add(client)
         try:
             await ws.prepare(request)
-            if self._stopping:
-                await ws.close(code=1001, message=b"server shutdown")
-            else:
-                await client.run()
+            await client.run()
         finally:
             self._clients.discard(client)
         return ws
@@ -214,6 +212,8 @@ class Client:
     async def run(self) -> None:
         """Until the connection is over."""
         self._out = Sender(self._request, self._ws, most=QUEUED)
+        if self._facade.stopping:  # it was opening meanwhile
+            self.close(*STOPPED)
         pinging = asyncio.create_task(self._ping())
         try:
             self._connected()
