@@ -109,6 +109,13 @@ async def test_an_address_is_for_one_upload_and_one_that_failed_can_be_tried_aga
         assert await put(host, url) == 404
 
 
+async def test_a_type_can_have_parameters(tmp_path):
+    async with storing(tmp_path) as host:
+        ready = await asked(host, mime_type="Text/Plain; charset=utf-8")
+        assert await put(host, ready["upload_url"], headers=ready["headers"]) == 204
+        assert (await got(host, place(ready, "download")))[2]["Content-Type"] == "Text/Plain; charset=utf-8"
+
+
 async def test_every_route_has_its_method(tmp_path):
     """Code, handler.go: 405."""
     async with storing(tmp_path) as host:

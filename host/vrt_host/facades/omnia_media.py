@@ -38,7 +38,7 @@ FOLDER_BYTES = 2 * 1024 * 1024 * 1024
 UPLOADS = 1000
 """Media that are known, announced and expired ones included."""
 
-_MIME = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,127}/[A-Za-z0-9!#$&^_.+-]{1,127}")
+_MIME = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,127}/[A-Za-z0-9!#$&^_.+-]{1,127}( *;[ -~]{0,200})?")
 _ID = re.compile(r"med-[0-9a-f]{32}")
 
 
@@ -122,7 +122,7 @@ class Store:
             raise MediaError(404, "there is no such upload")
         if medium.expires <= time.time():
             raise MediaError(410, "the upload has expired")
-        if body.content_type.lower() != medium.mime_type.lower():
+        if body.content_type.lower() != medium.mime_type.partition(";")[0].strip().lower():
             raise MediaError(415, "Content-Type is not the one that was announced")
         path = self.path(medium)
         medium.coming = True
