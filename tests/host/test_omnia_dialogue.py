@@ -129,6 +129,13 @@ def test_audio_of_an_answer_is_one_item_and_in_order():
     assert len(stage.all(AudioBegin)) == 2
 
 
+def test_media_that_alternate_are_items_of_their_own():
+    stage = Stage()
+    stage.types()
+    stage.comes(sound(0, media="a"), sound(0, media="b"), sound(1, media="a"), Done(None))
+    assert [len(stage.all(kind)) for kind in (AudioBegin, Audio, AudioEnd)] == [3, 3, 3]
+
+
 def test_media_that_cannot_be_played_are_told_in_the_log_once(caplog):
     stage = Stage()
     stage.types()
@@ -320,6 +327,20 @@ def test_former_reply_that_never_comes_is_not_waited_for_for_ever():
     stage.fails("TURN_IN_PROGRESS")
     assert len(stage.reports) == 1
     assert stage.cuts == 0
+
+
+def test_message_that_waits_for_a_former_reply_goes_with_what_is_typed_meanwhile():
+    stage = Stage()
+    stage.types("one")
+    for seconds in BUSY_S[:2]:
+        stage.fails("TURN_IN_PROGRESS")
+        stage.passes(seconds)
+    stage.fails("TURN_IN_PROGRESS")
+    stage.types("two")
+    stage.passes(PATIENCE_S)
+    assert stage.cuts == 0, "another connection would not end what another client began"
+    stage.comes(Done("the former reply"))
+    assert stage.texts()[-1] == "one\n\ntwo"
 
 
 def test_message_that_was_shed_is_sent_again_a_few_times():

@@ -473,6 +473,14 @@ def test_chunks_are_put_in_order_and_none_comes_twice():
     assert [part.sequence for part in given] == [0, 1, 2, 3]
 
 
+def test_chunks_that_come_again_and_again_are_not_played_again():
+    stream = Stream()
+    given = [
+        part.sequence for number in (*range(40), *range(40), 40) for part in stream.order(chunk(b"", number))
+    ]
+    assert given == list(range(41))
+
+
 def test_chunk_that_never_comes_is_not_waited_for_for_ever():
     stream = Stream()
     stream.order(chunk(b"", 0))

@@ -97,8 +97,7 @@ class Sender:
         """Send the next message, if it is its turn."""
         while self._queue and self._queue[0].turn is not self._alive():
             dead = self._queue.popleft()  # ended before it was sent: the facade hears of it with the next
-            if dead.tries == 0:
-                self.tell(dead.texts, dead.files)
+            self.tell(dead.texts, dead.files)
         if not self._queue:
             self._patience.stop()
         elif self.reply is not None:
@@ -115,7 +114,7 @@ class Sender:
             said.files = [*self._files, *said.files]
             self._untold.clear()
             self._files.clear()
-        if said.files:
+        if said.files and not said.placed:
             self._uploading = True
             self._outlet.upload(said.files)
         else:
@@ -128,7 +127,7 @@ class Sender:
             said = self._queue[0]
             said.media += media
             said.texts += notes
-            said.files = []
+            said.placed = True
         self.pump()
 
     def _send(self, said: Said) -> None:

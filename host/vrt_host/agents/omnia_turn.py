@@ -116,6 +116,8 @@ class Said:
     texts: list[str]
     files: list[File] = field(default_factory=list)
     media: list[Message] = field(default_factory=list)
+    """Its files, as the facade knows them once they are `placed`."""
+    placed: bool = False
     ready: bool = False
     """What is told along with it is in it."""
     tries: int = 0
