@@ -453,6 +453,10 @@ async def test_user_who_speaks_up_interrupts(peer):
         assert said(port).endswith("Yes? ")
 
 
+async def test_agent_that_never_started_can_be_closed():
+    await OmniaAgent(Options(base_url="ws://127.0.0.1:1")).close()
+
+
 async def test_user_audio_is_bounded_while_there_is_no_connection(monkeypatch, caplog):
     monkeypatch.setattr(omnia, "_MIC_BYTES", 6_400)
     agent = OmniaAgent(Options(base_url="ws://127.0.0.1:1"))

@@ -245,6 +245,20 @@ def test_speech_into_the_question_is_no_answer_to_it():
     assert stage.sent[-1]["type"] == "tool_call_nack"
 
 
+def test_question_of_an_answer_that_failed_is_open_no_more():
+    stage = asked()
+    stage.fails("INTERNAL_ERROR")
+    stage.types("Yes.")
+    assert stage.all(Call) == []
+    stage = asked(typed=False)
+    stage.audio = True
+    stage.passes(QUIET_S)
+    stage.fails("DUPLEX_ERROR")
+    stage.comes(Chunk("yes", user=True))
+    stage.passes(HEARD_S)
+    assert stage.all(Call) == []
+
+
 def test_second_question_is_declined():
     stage = asked()
     stage.comes(call(id_="tc-2", consent="And the window?"))

@@ -98,13 +98,14 @@ class OmniaAgent(Agent):
         self._room = asyncio.Event()
         self._upload_answer: asyncio.Future[UploadReady | Failure] | None = None
         self._uploading: asyncio.Task[None] | None = None
-        self._closed = False
+        self._started = self._closed = False
 
     async def start(self, session: SessionInfo, port: Port) -> None:
         """Connect; what the facade refuses is told in one line."""
         self._loop = asyncio.get_running_loop()
         self._port = port
         self._dialogue = Dialogue(self, self._options, session.tools, session.context)
+        self._started = True
         try:
             link, hello = await self._open()
         except ProviderError as error:
@@ -118,7 +119,8 @@ class OmniaAgent(Agent):
     async def close(self) -> None:
         """Hang up."""
         self._closed = True
-        self._dialogue.close()
+        if self._started:
+            self._dialogue.close()
         if self._stall is not None:
             self._stall.cancel()
         await self._tasks.end()

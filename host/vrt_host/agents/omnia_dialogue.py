@@ -454,6 +454,7 @@ class Dialogue:
         elif self.sender.retried(code):
             pass
         elif reply is not None or self.waiting:
+            self._refuse("the answer has failed")
             self.sender.reply = None
             turn = self._turn
             if turn is not None and not turn.ended and (reply is None or reply.turn is turn):
@@ -469,7 +470,8 @@ class Dialogue:
         lasting = failure.code in ("UNSATISFIABLE_FORMAT", "MEDIA_NOT_ENABLED")
         self._outlet.deaf(float("inf") if lasting else 0.0 if failure.code == "DUPLEX_ERROR" else DEAF_S)
         reply, turn = self.sender.reply, self._turn
-        if reply is not None and reply.said is None:
+        if reply is None or reply.said is None:
+            self._refuse("the audio session has failed")
             self.sender.reply = None
         if turn is not None and not (turn.typed or turn.ended):
             self._fail(turn, failure)
