@@ -64,6 +64,11 @@ def says(agent, *sounds):
         agent.user_audio(audio[start : start + FRAME])
 
 
+async def comes_true(condition):
+    while not condition():  # noqa: ASYNC110  (what an agent sends wakes nobody)
+        await asyncio.sleep(0)
+
+
 # --- the handshake
 
 
@@ -237,6 +242,45 @@ async def test_server_that_disconnects_ends_the_session_and_is_not_called_again(
     assert peer.count("init") == 1
 
 
+@pytest.mark.parametrize("arrived", [False, True])
+async def test_text_that_may_not_have_arrived_is_sent_again_and_no_other(arrived):
+    """A pong says that all before its ping has arrived."""
+    texts, sockets, again = [], [], asyncio.Event()
+    ack = {"sessionId": "s", "serverVersion": "", "protocolVersion": "1.0.0", "capabilities": ["text"]}
+
+    async def server(socket):
+        sockets.append(socket)
+        await socket.recv()
+        await socket.send(json.dumps(messages.message("HANDSHAKE_ACK", ack)))
+        await socket.recv()
+        if len(sockets) == 2:
+            again.set()
+        elif not arrived:
+            socket.transport.pause_reading()
+            await socket.wait_closed()
+        async for frame in socket:
+            texts.append(json.loads(frame)["payload"]["content"])
+            if len(sockets) == 2:
+                done = messages.message("AGENT_RESPONSE", {"chunk": "Yes.", "done": True})
+                await socket.send(json.dumps(done))
+
+    async with serve(server, "127.0.0.1", 0) as listener, asyncio.timeout(DEADLINE_S):
+        agent = agent_for(listener.sockets[0].getsockname()[1])
+        async with started(agent, format_=aitp.INPUT) as port:
+            await comes_true(lambda: not agent._page.due)
+            agent.user_text("Hello")
+            await comes_true(lambda: not agent._frames and arrived != bool(agent._unconfirmed))
+            sockets[0].transport.abort()
+            await again.wait()
+            if arrived:
+                await port.until(lambda: port.all(AgentError))
+                assert port.all(AgentError)[0].turn == port.all(TurnBegin)[0].turn
+                agent.user_text("Again")
+            await port.ends()
+            assert len(port.all(AgentError)) == arrived
+    assert texts == (["Hello", "Again"] if arrived else ["Hello"])
+
+
 async def test_audio_waits_for_the_next_connection_and_is_bounded(peer, monkeypatch, caplog):
     monkeypatch.setattr(aitp, "_MIC_BYTES", 32_000)
     async with talking(peer, reconnect_delay_ms=50) as (agent, _):
@@ -313,6 +357,20 @@ async def test_speech_goes_up_in_pieces_of_100_ms_and_its_end_is_told(peer):
         assert [event.state for event in port.all(TurnBegin)] == ["listening"]
         assert sum(len(event.payload) for event in port.all(Audio)) == 0.2 * 48_000
         assert port.all(Transcript)[-1].text in ("All right.", "What is said.")
+
+
+async def test_all_of_the_speech_is_sent_before_its_end():
+    ack = {"sessionId": "s", "serverVersion": "", "protocolVersion": "1.0.0", "capabilities": ["audio"]}
+    async with (
+        asyncio.timeout(DEADLINE_S),
+        answering(messages.message("HANDSHAKE_ACK", ack)) as (port, received),
+        started(agent_for(port, vad="server"), format_=aitp.INPUT) as device,
+    ):
+        await comes_true(lambda: len(received) == 3)  # the request, the handshake, the context
+        device.agent.user_audio(bytes(FRAME))
+        device.agent.send("VOICE_INPUT_END", {"reason": "vad"})
+        await comes_true(lambda: len(received) == 5)
+        assert [one["type"] for one in received[3:]] == ["AUDIO_STREAM", "VOICE_INPUT_END"]
 
 
 async def test_microphone_that_is_switched_off_ends_the_speech(peer):

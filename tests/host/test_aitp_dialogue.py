@@ -640,6 +640,38 @@ def test_spoken_answer_decides_once_it_is_complete(stage, words, approved):
     assert stage.last("APPROVAL_RESPONSE")["approved"] is approved
 
 
+def test_spoken_answer_is_complete_after_a_second_where_the_server_finds_its_end(stage):
+    asked(stage)
+    stage.transcript("user", "Yes")
+    stage.later(0.8)
+    stage.transcript("user", " but not now")
+    stage.later(0.8)
+    assert "APPROVAL_RESPONSE" not in stage.types_sent()
+    stage.later(0.4)
+    assert stage.last("APPROVAL_RESPONSE")["approved"] is False
+
+
+def test_yes_before_the_question_is_no_answer_to_it(stage):
+    stage.dialogue.speech_began()
+    stage.transcript("user", "Yes")
+    stage.dialogue.speech_ended("vad")
+    asks(stage)
+    stage.later(3)
+    assert "Refund" in stage.said
+    assert "APPROVAL_RESPONSE" not in stage.types_sent()
+
+
+def test_question_has_20_s_from_when_it_was_heard_out(stage):
+    asked(stage)
+    stage._alive = stage.all(TurnEnd)[-1].turn  # what came before it still plays
+    stage.later(25)
+    stage._alive = None
+    stage.later(19)
+    assert stage.types_sent() == ["USER_INPUT"]
+    stage.later(2)
+    assert stage.last("APPROVAL_RESPONSE")["approved"] is False
+
+
 def test_question_is_refused_20_s_after_it_was_heard(stage):
     """ANSWER_S."""
     assert ANSWER_S == 20
