@@ -281,19 +281,21 @@ async def test_an_empty_message_is_done_at_once():
         assert await client.answer() == ""
 
 
-async def test_an_answer_that_is_only_spoken_is_written_and_never_twice():
+@pytest.mark.parametrize("first", ["spoken", "written"])
+async def test_an_answer_that_is_spoken_is_written_and_never_twice(first):
     def on_text(agent, text):
+        said = [Transcript("t", "agent", "Spoken.", True), Text("t", "Written.", True)]
         agent.port.emit(TurnBegin("t"))
         agent.port.emit(Transcript("t", "user", text, True))
         agent.port.emit(AudioBegin("t", "i"))
         agent.port.emit(Audio("t", "i", bytes(4800)))
-        agent.port.emit(Transcript("t", "agent", "Spoken.", True))
-        agent.port.emit(Text("t", "never twice", True))
+        for event in said if first == "spoken" else reversed(said):
+            agent.port.emit(event)
         agent.port.emit(TurnEnd("t"))
 
     async with serving(Brain(on_text)) as host, host.omnia(agent="a", connected=True) as client:
         await client.say("hello")
-        assert await client.answer() == "Spoken."
+        assert await client.answer() == f"{first.capitalize()}."
 
 
 @pytest.mark.parametrize(
@@ -334,6 +336,23 @@ async def test_an_error_of_the_agent_is_told_without_its_words():
             assert await client.error() == ("INTERNAL_ERROR", "internal server error")
             await client.say("once more")
             assert await client.answer() == "You said once more."
+
+
+async def test_an_error_that_is_not_the_turns_ends_no_answer():
+    def on_text(agent, text):
+        if text == "none":
+            agent.port.emit(AgentError("before the turn"))
+            return
+        agent.port.emit(TurnBegin("t"))
+        agent.port.emit(AgentError("something else"))
+        agent.port.emit(Text("t", "All the same."))
+        agent.port.emit(TurnEnd("t"))
+
+    async with serving(Brain(on_text)) as host, host.omnia(agent="a", connected=True) as client:
+        await client.say("x")
+        assert await client.answer() == "All the same."
+        await client.say("none")
+        assert await client.error() == ("INTERNAL_ERROR", "internal server error")
 
 
 async def test_an_agent_that_cannot_start_is_an_error_and_is_tried_again():

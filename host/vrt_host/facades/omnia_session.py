@@ -70,8 +70,6 @@ class Session:
         self._pending = False
         """A message has no turn yet."""
         self._turn: _Turn | None = None
-        self._dead = ""
-        """The turn that is over for the client."""
         self._said: deque[dict[str, str]] = deque(maxlen=SAID + 1)
         self._calls = Calls(server.tools, server.times, self._tell, self._settle)
         self._alarm: asyncio.TimerHandle | None = None
@@ -242,8 +240,6 @@ class Session:
 
     def state(self, turn: str, state: str) -> None:
         """`Listener.state`."""
-        if turn == self._dead:
-            return
         if self._turn is None or self._turn.id != turn:
             if state == "idle":
                 return
@@ -300,9 +296,14 @@ class Session:
 
     def interrupted(self, reason: str) -> None:
         """`Listener.interrupted`: Interrupt, in a call."""
-        if self._turn is not None:
-            if self.voice is not None and self._turn.begun:
-                self._tell("interrupt")
+        turn = self._turn
+        if turn is None:
+            return
+        if self.voice is not None and turn.begun:
+            self._tell("interrupt")
+        if turn.broken and reason == "server":
+            self._fail("INTERNAL_ERROR", "internal server error")
+        else:
             self._finish()
 
     def error(self, code: str, message: str, *, recoverable: bool) -> None:
@@ -311,7 +312,9 @@ class Session:
             self._over()  # `closed` says it
         elif not recoverable:
             self._failed()
-        elif self.busy:
+        elif self._turn is not None:
+            self._turn.broken = True  # if it is that turn's, its end comes next
+        elif self._pending:
             self._fail("INTERNAL_ERROR", "internal server error")
 
     def closed(self, code: int, reason: str) -> None:
@@ -388,9 +391,7 @@ class Session:
         self._disarm()
         self._pending = False
         self._text = None
-        if self._turn is not None:
-            self._dead = self._turn.id
-            self._turn = None
+        self._turn = None
         if self.voice is not None and self.client is not None:
             self.client.write(self.voice.rest())
 
@@ -485,6 +486,8 @@ class _Turn:
         self.text = text
         """It answers a message."""
         self.begun = False
+        self.broken = False
+        """An error was told meanwhile."""
         self.kind: str | None = None
         """Whether its words are what is `spoken` or what is `written`: an agent can give both."""
         self.words: list[str] = []
