@@ -552,6 +552,23 @@ async def test_conversation_goes_on_over_another_connection(peer):
         assert "Remember 5501" in (await peer.seen("history"))["said"]
 
 
+async def test_message_that_arrived_is_not_sent_again(peer, monkeypatch):
+    """Its answer may have run tools: nothing runs twice."""
+    await peer.respond([{"wait": "gate"}])
+    async with talking(peer) as (agent, port):
+        confirmed, arrived = agent._confirmed, asyncio.Event()
+        monkeypatch.setattr(agent, "_confirmed", lambda: (confirmed(), arrived.set()))
+        agent.user_text("Hello")
+        async with asyncio.timeout(DEADLINE_S):
+            await arrived.wait()
+        await peer.drop()
+        await port.until(lambda: port.all(AgentError))
+        assert port.all(AgentError)[0].turn == port.all(TurnBegin)[0].turn
+        agent.user_text("Again")
+        await port.ends()
+    assert [report["text"] for report in peer.reports if report["kind"] == "text"] == ["Hello", "Again"]
+
+
 async def test_expired_session_is_begun_anew(peer):
     async with talking(peer, context={"room": "attic"}) as (agent, port):
         agent.user_text("one")
