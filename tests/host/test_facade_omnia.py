@@ -634,11 +634,11 @@ async def _opened(host):
 async def test_a_client_of_which_nothing_comes_for_60_s_is_gone_and_any_frame_counts(monkeypatch):
     """Page, Connection health: a ping every 30 s; 60 s."""
     assert (omnia.PING_S, omnia.SILENCE_S) == (30, 60)
-    monkeypatch.setattr(omnia, "PING_S", 0.1)
-    monkeypatch.setattr(omnia, "SILENCE_S", 0.5)
+    monkeypatch.setattr(omnia, "PING_S", 0.25)
+    monkeypatch.setattr(omnia, "SILENCE_S", 1)
     async with serving() as host, asyncio.timeout(DEADLINE_S):
         reader, writer = await _opened(host)
-        for _ in range(8):  # longer than it may be silent
+        for _ in range(5):  # longer than it may be silent
             await reader.readuntil(b"\x89\x00")
             writer.write(b"\x81\x81\x00\x00\x00\x00{")
         assert b"INVALID_MESSAGE" in await reader.readuntil(b"invalid message format")

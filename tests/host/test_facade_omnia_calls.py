@@ -8,7 +8,16 @@ from host_client import DEADLINE_S
 from omnia_client import PCM16_16K, answers, serving
 from peers.vectors import decode_omni, errors
 from test_guest import LOCK, Brain, board, call, speak
-from vrt_host.agents.base import Abilities, AgentError, Transcript, TurnBegin, TurnEnd
+from vrt_host.agents.base import (
+    Abilities,
+    AgentError,
+    Audio,
+    AudioBegin,
+    AudioEnd,
+    Transcript,
+    TurnBegin,
+    TurnEnd,
+)
 from vrt_host.auth import TokenFile
 from vrt_host.config import ServerConfig
 from vrt_host.errors import UsageError
@@ -215,6 +224,35 @@ async def test_without_binary_frames_each_utterance_is_a_medium():
         assert [one["is_last"] for one in chunks] == [False] * (len(chunks) - 1) + [True]
         assert len({one["media_id"] for one in chunks}) == 1
         assert sum(len(base64.b64decode(one["data"])) for one in chunks) == round(0.3 * 32_000)
+
+
+async def test_two_utterances_are_two_media():
+    def on_text(agent, text):
+        agent.port.emit(TurnBegin("t"))
+        for item in ("i", "j"):
+            agent.port.emit(AudioBegin("t", item))
+            agent.port.emit(Audio("t", item, bytes(1920)))
+            agent.port.emit(AudioEnd("t", item))
+        agent.port.emit(TurnEnd("t"))
+
+    brain = Ears(on_text)
+    brain.enough = 10**9
+    async with serving(brain) as host, host.omnia(agent="a", connected=True) as client:
+        await client.audio(bytes(320))
+        await client.say("x")
+        chunks = []
+        while (came := await client.next())["type"] != "done":
+            if came["type"] == "media_chunk":
+                chunks.append(came["media_chunk"])
+        first, second = ([one for one in chunks if one["media_id"] == name] for name in _ids(chunks))
+        assert chunks == first + second
+        for medium in (first, second):
+            assert [one["sequence"] for one in medium] == list(range(len(medium)))
+            assert [one["is_last"] for one in medium] == [False] * (len(medium) - 1) + [True]
+
+
+def _ids(chunks):
+    return list(dict.fromkeys(one["media_id"] for one in chunks))
 
 
 @pytest.mark.parametrize(
@@ -495,3 +533,16 @@ async def test_sound_waits_for_a_client_that_reads_slowly(monkeypatch):
         assert [one for one in host.events if one["event"] == "audio.out"] == []
         monkeypatch.setattr(omnia, "CONGESTED", 64)
         await client.until("frame")
+
+
+async def test_who_hangs_up_stops_the_agent():
+    """Page, Hangup."""
+    brain = Ears()
+    brain.seconds = 20
+    async with serving(brain) as host, host.omnia(agent="a", binary="true", connected=True) as client:
+        await client.send("hangup")  # there is no call: nothing happens
+        await client.audio(bytes(6400))
+        await client.until("frame")
+        await client.send("hangup")
+        await brain.until(lambda: brain.heard)
+        assert brain.heard[0].played_ms < 20_000

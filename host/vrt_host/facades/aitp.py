@@ -7,6 +7,7 @@ CONTEXT_UPDATE, and anew, between turns, when the client's tools change: what wa
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 import uuid
@@ -67,6 +68,8 @@ class AitpFacade(WebFacade):
         ws = web.WebSocketResponse(autoping=False, max_msg_size=MESSAGE_BYTES, compress=False)
         await ws.prepare(request)
         client = Client(self, request, ws)
+        if len(self._clients) >= self.host.config.max_links:
+            client.close(1013, "Server at capacity")
         self._clients.add(client)
         try:
             await client.run()
@@ -100,7 +103,8 @@ class Client:
         try:
             if not self._facade.admits(self._request):
                 self.close(1008, "Origin not allowed")
-            await self._read()
+            if not self._out.closing:  # else nothing that it sends is read
+                await self._read()
         finally:
             pinging.cancel()
             if self._session is not None:
@@ -144,7 +148,8 @@ class Client:
             elif frame.type is WSMsgType.PONG:
                 self._ponged = True
             elif frame.type is WSMsgType.TEXT:
-                self._receive(frame.data)
+                if not self._out.closing:
+                    self._receive(frame.data)
             else:
                 log.info("%s: a binary frame was ignored", self._peer)
 
@@ -204,8 +209,9 @@ class Client:
             await asyncio.sleep(PING_S)
             if not self._ponged:
                 log.info("%s: it answers no ping", self._peer)
-                if self._request.transport is not None:
-                    self._request.transport.abort()
+                self._out.cut()
                 return
             self._ponged = False
-            await self._ws.ping()
+            with contextlib.suppress(TimeoutError, ConnectionError):
+                async with asyncio.timeout(PING_S):  # whoever reads nothing takes no ping either
+                    await self._ws.ping()

@@ -19,6 +19,7 @@ from vrt_host.facades import aitp_messages as wire
 from vrt_host.facades.borrow import Borrowed
 from vrt_host.facades.guest import Call, Guest, RefusedError
 from vrt_host.facades.web import Window
+from vrt_host.protocol.wire import size
 
 if TYPE_CHECKING:
     from vrt_host.lending import Lent
@@ -46,6 +47,14 @@ SAID = 20
 SAID_CHARS = 400
 EARLY = 32
 """Inputs that may wait while a session is opened."""
+EARLY_BYTES = 4 * 1024 * 1024
+"""... of sound, in all."""
+TOOLS_BYTES = 96 * 1024
+"""Of the client's tools, as vRT declares them: they go into one message."""
+ADDRESS_CHARS = 2048
+"""Of a page's address, and of its title."""
+REOPEN_S = 1.0
+"""From one opening of a session to the next, however often the client's tools change."""
 
 
 class Client(Protocol):
@@ -84,7 +93,9 @@ class AitpSession:
         self._call: Call | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._asked: tuple[str, asyncio.Future[bool]] | None = None
-        self._converters: dict[int, Converter] = {}
+        self._converter: tuple[int, Converter] | None = None
+        """Of sound that has another rate than ours: the rate, and what converts it."""
+        self._opened_at = float("-inf")
         self._closed = False
 
     def close(self) -> None:
@@ -124,7 +135,7 @@ class AitpSession:
 
     def _context(self, update: wire.ContextUpdate) -> None:
         """3. CONTEXT_UPDATE; always answered by `tools_effective`."""
-        if len(json.dumps(update.context).encode()) > CONTEXT_BYTES:
+        if size(json.dumps(update.context, ensure_ascii=False)) > CONTEXT_BYTES:
             self._client.error(f"The context is larger than {CONTEXT_BYTES // 1024} KB; it is not taken")
             return
         if len(update.activeTools) > self._max_tools:
@@ -132,9 +143,10 @@ class AitpSession:
             self._client.error(
                 f"Too many tools (max {self._max_tools}): {count} were sent, the list before stays"
             )
-            update = update.model_copy(
-                update={"activeTools": self._update.activeTools if self._update else []}
-            )
+            update = self._with_tools_before(update)
+        elif size(json.dumps([wire.declared(tool, CALL_MS) for tool in update.activeTools])) > TOOLS_BYTES:
+            self._client.error(f"The tools are larger than {TOOLS_BYTES // 1024} KB; the list before stays")
+            update = self._with_tools_before(update)
         self._update = update
         borrowed = Borrowed(self._host.lending)
         names = {declared["name"] for declared in borrowed.declarations(())}
@@ -156,6 +168,9 @@ class AitpSession:
             self._reopen()
         elif self._guest is not None:
             self._guest.context(self._value())
+
+    def _with_tools_before(self, update: wire.ContextUpdate) -> wire.ContextUpdate:
+        return update.model_copy(update={"activeTools": self._update.activeTools if self._update else []})
 
     def _user_input(self, message: wire.UserInput) -> None:
         """4. USER_INPUT."""
@@ -214,19 +229,17 @@ class AitpSession:
     def _speech(self, data: bytes, rate: int = INPUT.sample_rate) -> None:
         self._voice = True
         if rate != INPUT.sample_rate:
-            converter = self._converters.get(rate)
-            if converter is None:
+            if self._converter is None or self._converter[0] != rate:
                 from vrt_host.speech.convert import Converter  # noqa: PLC0415  (it brings numpy)
 
-                converter = self._converters[rate] = Converter(
-                    ("pcm16", rate), (INPUT.encoding, INPUT.sample_rate)
-                )
-            data = b"".join(converter.feed(data))
+                self._converter = rate, Converter(("pcm16", rate), (INPUT.encoding, INPUT.sample_rate))
+            data = b"".join(self._converter[1].feed(data))
         if self._guest is not None:
             self._guest.audio(data)
-        else:
+            return
+        if len(data) + sum(len(early) for early in self._early if isinstance(early, bytes)) <= EARLY_BYTES:
             self._early.append(data)
-            self._open()
+        self._open()
 
     def _barge_in(self) -> None:
         """12. VOICE_INTERRUPT; ignored where nothing is said."""
@@ -235,6 +248,7 @@ class AitpSession:
             return
         self._guest.interrupt("speech")
         self._client.send("VOICE_STATE_EVENT", event="interrupted", reason="barge_in")
+        self._busy = not self._turn.open  # what has no turn yet is still to be answered
         self._end_answer()
 
     def _tool_result(self, message: wire.ToolResult) -> None:
@@ -322,7 +336,8 @@ class AitpSession:
         except TimeoutError:
             return False
         finally:
-            self._asked = None
+            if self._asked is not None and self._asked[1] is asked:
+                self._asked = None
 
     # --- what the host says
 
@@ -372,10 +387,13 @@ class AitpSession:
 
     def interrupted(self, reason: str) -> None:
         """`Listener.interrupted`, by the host: the user began to speak, or something failed."""
-        if self._turn.voice and self._turn.open:
-            self._client.send("VOICE_STATE_EVENT", event="interrupted")
-        self._busy = False
-        self._end_answer()
+        if self._turn.open:
+            if self._turn.voice:
+                self._client.send("VOICE_STATE_EVENT", event="interrupted")
+            self._busy = False
+            self._end_answer()
+        if self._busy:
+            return  # it is that of a barge-in, and the client has said something since
         if self._tools != self._opened_with:
             self._reopen()
 
@@ -416,17 +434,23 @@ class AitpSession:
         self._open()
 
     async def _opened(self) -> None:
+        await asyncio.sleep(max(0.0, self._opened_at + REOPEN_S - self._loop.time()))
+        self._opened_at = self._loop.time()
         tools = self._tools
-        guest = Guest(self._host, self, self._peer, Borrowed(self._host.lending))
+        guest = Guest(self._host, self, self._peer, Borrowed(self._host.lending, ask_s=APPROVAL_S))
         declared = [wire.declared(tool, CALL_MS) for tool in tools]
         try:
             await guest.open(
                 self._token, tools=declared, input_=INPUT, output=PCM16_24K, context=self._value(carry=True)
             )
         except (RefusedError, AgentStartError) as error:
-            unauthorized = isinstance(error, RefusedError) and error.code == "UNAUTHORIZED"
             self._client.error(str(error))
-            self._client.close(*(1008, "Unauthorized") if unauthorized else (1013, "Server at capacity"))
+            if isinstance(error, RefusedError) and error.code == "UNAUTHORIZED":
+                self._client.close(1008, "Unauthorized")
+            elif isinstance(error, RefusedError) and error.closed == 1001:
+                self._client.close(1001, "Server shutting down")
+            else:
+                self._client.close(1013, "Server at capacity")
             return
         except asyncio.CancelledError:
             guest.close()
@@ -447,7 +471,9 @@ class AitpSession:
         """The context: the page and what the application says of it; with `carry`, what was said before the tools changed."""
         made: dict[str, Json] = {}
         if self._update is not None:
-            made = {"url": self._update.url, "title": self._update.title, "context": self._update.context}
+            update = self._update
+            title = None if update.title is None else update.title[:ADDRESS_CHARS]
+            made = {"url": update.url[:ADDRESS_CHARS], "title": title, "context": update.context}
         if carry and self._said:
             made["conversation"] = list(self._said)
         return {name: value for name, value in made.items() if value is not None} or None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from vrt_host.agents.base import PCM16_24K, Code, Format, Json, ToolResult
 from vrt_host.agents.transcode import to_json
-from vrt_host.errors import VrtError
+from vrt_host.errors import LocalError, VrtError
 from vrt_host.facades.borrow import Borrowed
 from vrt_host.facades.item import Item
 from vrt_host.protocol import audio, wire
@@ -40,11 +40,12 @@ BEAT_S = 15.0
 
 
 class RefusedError(VrtError):
-    """The host opens no session; `code` is the one of its `error` (§9.2)."""
+    """The host opens no session; `code` is the one of its `error` (§9.2), `closed` how it closed without one."""
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: str, message: str, closed: int = 1011) -> None:
         super().__init__(message)
         self.code = code
+        self.closed = closed
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +164,18 @@ class Guest:
             hello["auth"] = {"token": token}
         if device is not None:
             hello["device"] = dict(device)
-        self._submit(wire.transient("hello", **hello))
-        ready = await self._ready
+        try:
+            self._submit(wire.transient("hello", **hello))
+        except LocalError as error:
+            self.close()
+            raise RefusedError(
+                "INVALID_FIELD", f"what the session would begin with cannot be sent: {error}"
+            ) from None
+        try:
+            ready = await self._ready
+        except RefusedError:
+            self.close()
+            raise
         given, made = _format(ready["input"]), _format(ready["output"])
         if input_ != given or output != made:
             # It brings numpy: only for those whose formats differ, and not on the event loop.
@@ -358,15 +369,9 @@ class Guest:
         members |= {"output": output} if ok else {"code": code, "message": message}
         try:
             self._send("tool.result", **members)
-        except wire.TooLargeError:  # beyond the depth or the size that the host takes
-            self._send(
-                "tool.result",
-                callId=call.id,
-                epoch=call.epoch,
-                ok=False,
-                code="FAILED",
-                message="result too large",
-            )
+        except LocalError as error:  # beyond the depth that the host takes, or no JSON
+            why = "result too large" if isinstance(error, wire.TooLargeError) else "the result is no JSON"
+            self._send("tool.result", callId=call.id, epoch=call.epoch, ok=False, code="FAILED", message=why)
 
     # --- interruption
 
@@ -449,7 +454,7 @@ class Guest:
         self._end()
         self._seat.gone()
         if not self._ready.done():
-            self._ready.set_exception(RefusedError("CLOSED", reason))
+            self._ready.set_exception(RefusedError("CLOSED", reason, code))
         elif not self._ready.exception():
             self._listener.closed(code, reason)
 

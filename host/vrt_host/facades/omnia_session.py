@@ -223,7 +223,9 @@ class Session:
 
     def _nothing_more(self) -> None:
         self._last = None
-        if not self.busy:  # else its end is the call's
+        if self._opening is not None:  # nobody has heard it yet
+            self._last = self._loop.call_later(LAST_S, self._nothing_more)
+        elif not self.busy:  # else its end is the call's
             self._hang_up()
 
     def _hang_up(self) -> None:

@@ -24,6 +24,10 @@ log = logging.getLogger(__name__)
 
 LEAVE_S = 2.0
 """For a client to take what was sent before its connection closes."""
+REQUEST_S = 10.0
+"""How long a connection may be open without a request."""
+WAITING_BYTES = 16 * 1024 * 1024
+"""What may wait for a client that does not read; one frame may be as large."""
 
 
 class WebOptions(Options):
@@ -63,10 +67,13 @@ class WebFacade(ABC):
         self.host = host
         app = web.Application()
         self.routes(app)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, keepalive_timeout=REQUEST_S)
         await runner.setup()
         try:
-            site = web.TCPSite(runner, host.config.host or None, self._port, ssl_context=host.config.tls)
+            # A name with two addresses would get two different ports from the system; only one can be told.
+            name = host.config.host or None
+            address = "127.0.0.1" if self._port == 0 and (name or "").lower() == "localhost" else name
+            site = web.TCPSite(runner, address, self._port, ssl_context=host.config.tls)
             try:
                 await site.start()
             except OSError as error:
@@ -133,6 +140,7 @@ class Sender:
         self._ws = ws
         self._queue: asyncio.Queue[str | bytes | tuple[int, str]] = asyncio.Queue()
         self._most = most
+        self._bytes = 0
         self._over = False
         self._task = asyncio.create_task(self._run())
 
@@ -141,17 +149,27 @@ class Sender:
         """Frames that are not sent yet."""
         return self._queue.qsize()
 
+    @property
+    def closing(self) -> bool:
+        """Whether nothing more is sent, as the connection closes or is cut; what still comes is of no use."""
+        return self._over
+
     def send(self, frame: str | bytes) -> None:
         """Send it behind those before it."""
         if self._over:
             return
-        if self._queue.qsize() >= self._most:
+        if self._queue.qsize() >= self._most or self._bytes > WAITING_BYTES:
             log.info("a client does not read; it is cut off")
-            self._over = True
-            if self._request.transport is not None:
-                self._request.transport.abort()
+            self.cut()
             return
+        self._bytes += len(frame)
         self._queue.put_nowait(frame)
+
+    def cut(self) -> None:
+        """End the connection without a word."""
+        self._over = True
+        if self._request.transport is not None:
+            self._request.transport.abort()
 
     def close(self, code: int, reason: str) -> None:
         """Close the WebSocket behind what was sent."""
@@ -172,11 +190,16 @@ class Sender:
             while True:
                 frame = await self._queue.get()
                 if isinstance(frame, tuple):
-                    await self._ws.close(code=frame[0], message=frame[1].encode()[:123])
+                    reason = frame[1].encode()[:123].decode(errors="ignore")  # no half characters
+                    await self._ws.close(code=frame[0], message=reason.encode())
                     return
                 if isinstance(frame, str):
                     await self._ws.send_str(frame)
                 else:
                     await self._ws.send_bytes(frame)
+                self._bytes -= len(frame)
         except (ConnectionError, RuntimeError):
             self._over = True
+        except Exception:
+            log.exception("a frame could not be sent; its client is cut off")
+            self.cut()
