@@ -46,6 +46,7 @@ class Facade:
         self._uploads = asyncio.Queue()
         self._frames = asyncio.Queue()
         self._socket = None
+        self._transports = {}
         self._folder = folder
         self._expected_retry = False
 
@@ -65,6 +66,7 @@ class Facade:
     async def _connected(self, request):
         socket = web.WebSocketResponse(max_msg_size=1 << 25)
         await socket.prepare(request)
+        self._transports[socket] = request.transport
         await self._connections.put((dict(parse_qsl(request.query_string)), socket))
         async for message in socket:
             if message.type in (WSMsgType.TEXT, WSMsgType.BINARY):
@@ -138,7 +140,9 @@ class Facade:
     # --- the server's steps
 
     async def _serve(self, step):
-        if "close" in step:
+        if step.get("close") == 1006:
+            self._transports[self._socket].abort()
+        elif "close" in step:
             await self._socket.close(code=step["close"], message=step.get("reason", "").encode())
         elif "frame" in step:
             decoded = vectors.fill(step["frame"], self.bound, self.flow.get("examples"))
