@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from vrt_host.agents.base import (
     Agent,
@@ -51,7 +51,7 @@ class Lending:
                     f"{name!r} names no tool to lend; write BOARD for all of a board's, or BOARD/TOOL"
                 )
             self._wanted.setdefault(board, set()).add(tool)
-        self._lenders: dict[str, Lender] = {}
+        self._lenders: dict[str, list[Lender]] = {}
 
     def wraps(self, board: str, agent: Agent, tools: Iterable[Tool]) -> Agent:
         """The agent for a session of that board, by way of which its tools can be lent, if they are to be."""
@@ -74,18 +74,25 @@ class Lending:
 
     def tools(self) -> Iterator[Lent]:
         """What can be borrowed now."""
-        for board, lender in self._lenders.items():
-            for tool in lender.tools:
-                yield Lent(board, tool, lender)
+        for board, lenders in self._lenders.items():
+            for tool in lenders[-1].tools:
+                yield Lent(board, tool, lenders[-1])
+
+    def find(self, board: str, name: str) -> Lent | None:
+        """A tool as that board has it now; None: it has none of that name, or is not there."""
+        return next((lent for lent in self.tools() if (lent.board, lent.tool.name) == (board, name)), None)
 
     def add(self, lender: Lender) -> None:
         """A board is there; its newest session counts."""
-        self._lenders[lender.board] = lender
+        self._lenders.setdefault(lender.board, []).append(lender)
 
     def remove(self, lender: Lender) -> None:
         """Its session has ended."""
-        if self._lenders.get(lender.board) is lender:
-            del self._lenders[lender.board]
+        lenders = self._lenders.get(lender.board, [])
+        if lender in lenders:
+            lenders.remove(lender)
+        if not lenders:
+            self._lenders.pop(lender.board, None)
 
 
 class Lender(Wrapped):
@@ -97,6 +104,7 @@ class Lender(Wrapped):
         self.tools = tools
         self._lending = lending
         self._port: Port | None = None
+        self._over = False
         self._number = 0
         self._waiting: tuple[str, asyncio.Future[ToolResult]] | None = None
 
@@ -122,14 +130,17 @@ class Lender(Wrapped):
                 port.emit(TurnEnd(f"{turn}-over"))
             raise
         if made.code == "INTERRUPTED":
-            return replace(made, message=f"somebody turned to the board {self.board} meanwhile")
+            # There, not here: an agent that hears INTERRUPTED of a call takes its own turn for dead.
+            why = "somebody turned to it meanwhile, or it has gone; whether it ran is unknown"
+            return _failed(f"the call at the board {self.board} was interrupted: {why}")
         return made
 
     async def start(self, session: SessionInfo, port: Port) -> None:
         """`Agent.start`; what the board has can be borrowed from then on."""
         await super().start(session, port)
-        self._port = port
-        self._lending.add(self)
+        if not self._over:  # a session can end while its agent gets ready
+            self._port = port
+            self._lending.add(self)
 
     def interrupted(self, turn: str, heard: Sequence[Heard]) -> None:
         """`Agent.interrupted`, unless the turn is ours: its call's result says all."""
@@ -147,6 +158,7 @@ class Lender(Wrapped):
 
     async def close(self) -> None:
         """`Agent.close`."""
+        self._over = True
         self._lending.remove(self)
         self._port = None
         if self._waiting is not None and not self._waiting[1].done():

@@ -135,6 +135,8 @@ def run(args: argparse.Namespace) -> int:
         origins=tuple(args.origin),
         serial=tuple(args.serial),
     )
+    if not all(name.strip() for name in args.serial):
+        raise UsageError("--serial names no port; write it like --serial /dev/ttyACM0")
     limits = _limits(args)
     agents = registry.factory(
         args.agent,
