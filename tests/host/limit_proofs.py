@@ -201,6 +201,7 @@ PROOFS = {
     "facades.omnia_messages.DECLARE_BYTES": _OMNIA_FACADE
     + "a_declaration_is_refused_and_the_next_message_opens_the_session",
     "facades.omnia_messages.SESSION_CHARS": _OMNIA_FACADE + "a_text_has_what_the_host_takes",
+    "facades.omnia.SESSIONS": _OMNIA_FACADE + "a_connection_has_four_sessions_with_an_agent",
     "facades.omnia_archive.MOST": _OMNIA_FACADE + "a_thousand_sessions_are_remembered",
     "facades.omnia_session.FIRST_S": _OMNIA_FACADE
     + "an_answer_that_does_not_begin_or_stops_partway_is_an_error",

@@ -208,6 +208,22 @@ def test_what_is_valid_is_understood(vector):
         assert type(omnia_messages.decode(text)) is omnia_messages.CLIENT[json.loads(text)["type"]]
 
 
+async def test_whatever_a_client_sends_the_connection_stays(monkeypatch, caplog):
+    monkeypatch.setattr(omnia, "MESSAGES_AT_ONCE", 10_000)
+    brains = [Brain(answers) for _ in range(20)]
+    async with serving(*brains, calls=1) as host, host.omnia(agent="a", connected=True) as client:
+        for vector in (*VALID, *SENT):
+            sent = frame(vector)
+            await client.ws.send(sent if isinstance(sent, str | bytes) else json.dumps(sent))
+        while True:
+            await client.say("still there?", session_id="the-end")
+            while (came := await client.next())["type"] not in ("done", "error"):
+                pass
+            if (came["type"], came.get("session_id")) == ("done", "the-end"):
+                break
+    assert [record.message for record in caplog.records if record.levelname in ("WARNING", "ERROR")] == []
+
+
 @pytest.mark.parametrize(
     ("metadata", "limit"),
     [
@@ -551,6 +567,21 @@ async def test_a_thousand_sessions_are_remembered(monkeypatch, tokens):
         async with host.omnia(agent="a", connected=True) as client:
             await client.say("x", session_id="one")  # it is a new one
             assert (await client.until("done"))["session_id"] == "one"
+
+
+async def test_a_connection_has_four_sessions_with_an_agent():
+    assert omnia.SESSIONS == 4
+    brains = [Brain(answers) for _ in range(6)]
+    async with serving(*brains) as host, host.omnia(agent="a", connected=True) as client:
+        for name in ("one", "two", "three", "one", "four", "five"):
+            await client.say(name, session_id=name)
+            await client.answer()
+        async with asyncio.timeout(DEADLINE_S):
+            await brains[1].closed.wait()
+        assert not brains[0].closed.is_set()
+        await client.say("again", session_id="two")
+        await client.answer()
+        assert brains[5].session.context["conversation"][0]["text"] == "two"
 
 
 async def test_a_token_that_was_revoked_ends_the_connection_with_4401(tokens):

@@ -44,6 +44,8 @@ TEXT_BYTES = 250_000
 STOPPED = 1001, "server shutdown"
 QUEUED = 4096
 """Frames that may wait for a client that does not read."""
+SESSIONS = 4
+"""With an agent each, on one connection."""
 CONGESTED = 64
 """Frames that wait when no more sound is added."""
 
@@ -421,8 +423,15 @@ class Client:
         return session
 
     def _used(self, session: Session) -> None:
-        if session.client is self:
-            self._sessions[session.id] = session
+        """It is the newest here; the oldest, whose agents would otherwise stay until the connection ends, let theirs go."""
+        if session.client is not self:
+            return
+        self._sessions.pop(session.id, None)
+        self._sessions[session.id] = session
+        for other in list(self._sessions.values())[:-SESSIONS]:
+            if not other.busy and other.voice is None:
+                del self._sessions[other.id]
+                other.close()
 
     def _allowed(self) -> bool:
         """Whether the token is still one of this host's; else the connection ends."""
