@@ -198,7 +198,7 @@ class _Talk:
         self.said.append(output)
         waiter = self._waiting.pop(id_, None)
         if waiter is not None:
-            waiter.set_result(None)
+            waiter.set_result(output)
         elif not quietly:
             await self.error("INVALID_MESSAGE", "no pending tool call")
 
@@ -278,7 +278,8 @@ class _Talk:
                     return
             if not calls:
                 break
-            await asyncio.gather(*calls)
+            if any(output.startswith("INTERRUPTED") for output in await asyncio.gather(*calls)):
+                break  # to that the agent has nothing to say: what is planned answers the user's next words
         self._task = None
         await self.send("done", content=whole)
 
@@ -323,11 +324,12 @@ class _Talk:
     async def _wait(self, id_, answered):
         try:
             async with asyncio.timeout(self.peer.settings["waits_s"]):
-                await answered
+                return await answered
         except TimeoutError:
             self._waiting.pop(id_, None)
             said = "client did not acknowledge tool call within timeout"
             await self.send("tool_result", tool_result={"id": id_, "error": said})
+            return said
 
     async def _fault(self, kind):
         """False when the turn is over with that."""
