@@ -170,6 +170,10 @@ def test_busy_port_is_one_line(capsys):
         (["--script", "s.json"], "--script is for"),
         (["--agent", "scripted", "--script", "no.json"], "cannot read the script no.json"),
         (["--origin", "example.com"], "https://HOST"),
+        (["--serial", ""], "--serial names no port"),
+        (["--serial", " ", "--serial", "/dev/ttyACM0"], "--serial names no port"),
+        (["--lend", "porch"], "--facade"),
+        (["--facade", "aitp", "--lend", "/lock"], "BOARD/TOOL"),
     ],
 )
 def test_wrong_option_is_one_line_that_says_what_to_do(capsys, words, says):

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 
 import pytest
 from host_client import DEADLINE_S, hosting
@@ -15,6 +16,7 @@ from vrt_host.agents.base import (
     Call,
     Format,
     Text,
+    Tool,
     Transcript,
     TurnBegin,
     TurnEnd,
@@ -445,6 +447,99 @@ async def test_only_what_is_configured_is_lent_and_only_a_boards():
         await host.guest()
         assert [tool.name for tool in brains[2].session.tools] == ["lock"]
         assert brains[3].session.tools == []
+
+
+@pytest.mark.parametrize("changed", [False, True])
+async def test_a_board_that_comes_back_is_found_again_unless_the_tool_is_another_one(changed):
+    brain = Brain(lambda agent, text: call(agent, "lock", id_=text))
+    async with (
+        guests([Brain(), brain, Brain()], lending=Lending(["porch"])) as host,
+        host.client() as old,
+        host.client() as new,
+    ):
+        await board(old, LOCK)
+        guest, _ = await host.guest(borrow=True)
+        await board(new, {**LOCK, "confirm": None, "description": "Opens it."} if changed else LOCK)
+        guest.say("one")
+        if changed:
+            await brain.until(lambda: brain.results)
+            assert "another tool of that name" in brain.results[0].message
+            await new.send("ping")
+            assert (await new.next())["type"] == "pong"
+        else:
+            await new.until("tool.call", name="lock")
+
+
+async def test_when_the_newest_session_of_a_board_ends_the_one_before_counts():
+    lending = Lending(["porch"])
+    newest = Brain()
+    async with guests([Brain(), newest], lending=lending) as host, host.client() as one, host.client() as two:
+        await board(one, LOCK)
+        await board(two)
+        assert list(lending.tools()) == []
+        newest.port.emit(AgentError("over", recoverable=False))
+        async with asyncio.timeout(DEADLINE_S):
+            await newest.closed.wait()
+        assert [lent.tool.name for lent in lending.tools()] == ["lock"]
+
+
+async def test_a_session_that_ends_while_its_agent_gets_ready_lends_nothing():
+    lending = Lending(["porch"])
+    lender = lending.wraps("porch", Brain(), [])
+    await lender.close()
+    await lender.start(None, None)
+    assert list(lending.tools()) == []
+    assert lending._lenders == {}
+
+
+@pytest.mark.parametrize("why", ["somebody speaks to it", "it is gone"])
+async def test_a_call_that_the_board_breaks_off_fails_and_may_have_run(why):
+    """It is no INTERRUPTED: that would be the end of the turn of whoever borrowed the tool."""
+    porch = Brain()
+    brain = Brain(lambda agent, text: call(agent, "lock"))
+    async with guests([porch, brain], lending=Lending(["porch"])) as host, host.client() as client:
+        await board(client, LOCK)
+        guest, listener = await host.guest(borrow=True)
+        guest.say("lock it")
+        await client.until("tool.call")
+        if why == "it is gone":
+            porch.port.emit(AgentError("over", recoverable=False))
+        else:
+            await client.send("text", text="hello")
+        await brain.until(lambda: brain.results)
+        assert brain.results[0].code == "FAILED"
+        assert "whether it ran is unknown" in brain.results[0].message
+        await listener.hears("state", "idle")
+
+
+def test_names_and_times_of_what_is_borrowed_can_be_declared():
+    """A name that is taken twice over; a time that is the most that the host takes."""
+    lending = Lending(["porch"])
+    lender = lending.wraps("porch", Brain(), [Tool("lock", timeout_ms=3_600_000)])
+    lending.add(lender)
+    (declared,) = Borrowed(lending, ask_s=120).declarations({"lock", "porch.lock"})
+    assert (declared["name"], declared["timeoutMs"]) == ("porch.porch.lock", 3_600_000)
+
+
+@pytest.mark.parametrize(
+    "context", [json.loads("[" * 32 + "]" * 32), {"x": float("inf")}], ids=["deep", "infinity"]
+)
+async def test_what_no_hello_can_say_opens_no_session(context):
+    async with guests([Brain()]) as host:
+        with pytest.raises(RefusedError) as refused:
+            await host.guest(context=context)
+        assert refused.value.code == "INVALID_FIELD"
+
+
+async def test_a_result_that_is_no_json_is_a_failure():
+    brain = Brain(call)
+    async with guests([brain]) as host:
+        guest, listener = await host.guest(tools=[TOOL])
+        guest.say("light")
+        asked = (await listener.hears("call"))[1]
+        assert guest.result(asked.id, ok=True, output=float("inf"))
+        await brain.until(lambda: brain.results)
+        assert (brain.results[0].code, brain.results[0].message) == ("FAILED", "the result is no JSON")
 
 
 @pytest.mark.parametrize("name", ["", "/lock", "porch/"])
