@@ -13,6 +13,7 @@ _OPENAI = "host/test_openai_realtime.py::test_"
 _LIVE = "host/test_openai_live.py::test_"
 _GUEST = "host/test_guest.py::test_"
 _AITP = "host/test_facade_aitp.py::test_"
+_AITP_HOSTILE = "host/test_facade_aitp_hostile.py::test_"
 _OMNIA_FACADE = "host/test_facade_omnia.py::test_"
 _OMNIA_CALLS = "host/test_facade_omnia_calls.py::test_"
 _OMNIA_MEDIA = "host/test_facade_omnia_media.py::test_"
@@ -102,7 +103,8 @@ PROOFS = {
     "agents.gemini_link._MAX_BYTES": "host/test_gemini_link.py::test_message_that_is_too_large_ends_the_connection",
     "agents.gemini_live._MIC_BYTES": "host/test_gemini_live.py::test_audio_waits_for_the_next_connection_and_is_bounded",
     "agents.gemini_live._FRAMES": "host/test_gemini_live.py::test_messages_that_wait_for_a_connection_are_bounded",
-    "agents.gemini_live._SPEECH_BYTES": "host/test_gemini_live.py::test_reading_stops_when_a_reply_is_far_ahead",
+    "agents.mouth.MOST_BYTES": "host/test_gemini_live.py::test_reading_stops_when_a_reply_is_far_ahead",
+    "agents.mouth.EVENTS": _AITP_AGENT + "reading_stops_when_a_reply_is_far_ahead",
     "agents.aitp_link._MAX_BYTES": _AITP_AGENT + "message_that_is_too_large_ends_the_connection",
     "agents.aitp_link.HANDSHAKE_S": _AITP_AGENT + "server_that_never_confirms_is_left_with_4000",
     "agents.aitp_link._PER_SECOND": _AITP_AGENT + "messages_stay_below_100_in_a_second",
@@ -116,8 +118,6 @@ PROOFS = {
     "agents.aitp_turns._INPUTS": _AITP_DIALOGUE + "inputs_that_wait_are_bounded",
     "agents.aitp._MIC_BYTES": _AITP_AGENT + "audio_waits_for_the_next_connection_and_is_bounded",
     "agents.aitp._FRAMES": _AITP_AGENT + "messages_that_wait_for_a_connection_are_bounded",
-    "agents.aitp._SPEECH_BYTES": _AITP_AGENT + "reading_stops_when_a_reply_is_far_ahead",
-    "agents.aitp._EVENTS": _AITP_AGENT + "reading_stops_when_a_reply_is_far_ahead",
     "agents.omnia_link._FRAME_BYTES": _OMNIA + "message_that_is_too_large_ends_the_connection",
     "agents.omnia_frames.TRANSFER_BYTES": _OMNIA_MESSAGES + "transfer_has_a_limit",
     "agents.omnia_frames._TRANSFERS": _OMNIA_MESSAGES + "transfers_at_once_are_few",
@@ -125,7 +125,6 @@ PROOFS = {
     "agents.omnia_sound._REORDERED": _OMNIA_MESSAGES + "chunk_that_never_comes_is_not_waited_for_for_ever",
     "agents.omnia._MIC_BYTES": _OMNIA + "user_audio_is_bounded_while_there_is_no_connection",
     "agents.omnia._FRAMES": _OMNIA + "messages_that_wait_are_bounded",
-    "agents.omnia._SPEECH_BYTES": _OMNIA + "answer_that_is_far_ahead_is_not_read_on",
     "agents.omnia_sender._TOLD": _OMNIA_DIALOGUE + "what_waits_for_the_next_message_is_bounded",
     "agents.omnia_sender.PATIENCE_S": _OMNIA_DIALOGUE + "answer_that_goes_on_for_ever_costs_the_connection",
     "agents.omnia.GRACE_S": _OMNIA + "call_that_is_not_parked_any_more_begins_anew",
@@ -165,6 +164,13 @@ PROOFS = {
     "facades.guest.BUFFER_MS": _GUEST + "audio_comes_no_faster_than_it_is_heard",
     "facades.guest.INPUT_BYTES": _GUEST + "sound_is_converted_both_ways",
     "facades.web.LEAVE_S": _AITP + "whoever_does_not_read_is_cut_off",
+    "facades.web.REQUEST_S": _AITP_HOSTILE + "a_connection_without_a_request_is_closed",
+    "facades.web.WAITING_BYTES": _AITP_HOSTILE
+    + "what_waits_for_a_client_that_does_not_read_is_bounded_in_bytes",
+    "facades.aitp_session.TOOLS_BYTES": _AITP_HOSTILE + "tools_that_are_too_large_leave_the_list_before",
+    "facades.aitp_session.ADDRESS_CHARS": _AITP_HOSTILE + "the_largest_page_that_is_taken_opens_a_session",
+    "facades.aitp_session.REOPEN_S": _AITP_HOSTILE + "tools_that_change_all_the_time_open_no_session_each",
+    "facades.aitp_session.EARLY_BYTES": _AITP_HOSTILE + "sound_that_comes_before_its_session_is_bounded",
     "facades.aitp.INIT_S": _AITP + "a_connection_without_init_is_closed",
     "facades.aitp.MESSAGE_BYTES": _AITP + "a_message_has_4_mib",
     "facades.aitp.MESSAGES_PER_S": _AITP + "there_are_a_hundred_messages_in_a_second",
