@@ -13,7 +13,7 @@ from agent_stage import answering, started
 from peers.plan import quiet, tone
 from peers.process import DEADLINE_S, PeerProcess
 from pydantic import SecretStr
-from vrt_host.agents import aitp, aitp_link, registry
+from vrt_host.agents import aitp, aitp_link, mouth, registry
 from vrt_host.agents import aitp_messages as messages
 from vrt_host.agents.aitp import Aitp, Options
 from vrt_host.agents.base import AgentError, Audio, Call, Text, Tool, ToolResult, Transcript, TurnBegin
@@ -313,14 +313,14 @@ async def test_messages_that_wait_for_a_connection_are_bounded(caplog):
 
 @pytest.mark.parametrize("what", [{"say": "This has no end.", "seconds": None}, {"say": "x", "seconds": 60}])
 async def test_reading_stops_when_a_reply_is_far_ahead(peer, monkeypatch, what):
-    monkeypatch.setattr(aitp, "_SPEECH_BYTES", 5 * 48_000)
+    monkeypatch.setattr(mouth, "MOST_BYTES", 5 * 48_000)
     if what["seconds"]:
-        monkeypatch.setattr(aitp, "_SPEECH_BYTES", 1 << 30)
-        monkeypatch.setattr(aitp, "_EVENTS", 50)
+        monkeypatch.setattr(mouth, "MOST_BYTES", 1 << 30)
+        monkeypatch.setattr(mouth, "EVENTS", 50)
     async with talking(peer) as (agent, port):
         await peer.respond([what])
-        port.full, stalled, clear = True, asyncio.Event(), agent._room.clear
-        monkeypatch.setattr(agent._room, "clear", lambda: (clear(), stalled.set()))
+        port.full, stalled, clear = True, asyncio.Event(), agent._mouth._room.clear
+        monkeypatch.setattr(agent._mouth._room, "clear", lambda: (clear(), stalled.set()))
         agent.user_text("Talk")
         async with asyncio.timeout(DEADLINE_S):
             await stalled.wait()

@@ -11,7 +11,7 @@ from agent_stage import started
 from peers.plan import quiet, tone
 from peers.process import DEADLINE_S, PeerProcess
 from pydantic import SecretStr
-from vrt_host.agents import gemini_live
+from vrt_host.agents import gemini_live, mouth
 from vrt_host.agents import gemini_messages as messages
 from vrt_host.agents.base import AgentError, Audio, Call, Tool, ToolResult, TurnBegin
 from vrt_host.agents.gemini_link import Link
@@ -364,11 +364,11 @@ async def test_calls_that_the_service_takes_back_end_the_turn(peer):
 
 
 async def test_reading_stops_when_a_reply_is_far_ahead(peer, monkeypatch):
-    monkeypatch.setattr(gemini_live, "_SPEECH_BYTES", 5 * 48_000)
+    monkeypatch.setattr(mouth, "MOST_BYTES", 5 * 48_000)
     async with talking(peer) as (agent, port):
         await peer.respond([{"say": "This has no end.", "seconds": None}])
-        port.full, stalled, clear = True, asyncio.Event(), agent._room.clear
-        monkeypatch.setattr(agent._room, "clear", lambda: (clear(), stalled.set()))
+        port.full, stalled, clear = True, asyncio.Event(), agent._mouth._room.clear
+        monkeypatch.setattr(agent._mouth._room, "clear", lambda: (clear(), stalled.set()))
         agent.user_text("Talk")
         async with asyncio.timeout(DEADLINE_S):
             await stalled.wait()

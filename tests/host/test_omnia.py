@@ -12,7 +12,7 @@ from agent_stage import answering, started
 from peers.plan import quiet, tone
 from peers.process import DEADLINE_S, PeerProcess
 from pydantic import SecretStr
-from vrt_host.agents import omnia, omnia_credential, omnia_files, omnia_link
+from vrt_host.agents import mouth, omnia, omnia_credential, omnia_files, omnia_link
 from vrt_host.agents.base import (
     AgentError,
     Audio,
@@ -469,14 +469,14 @@ async def test_user_audio_is_bounded_while_there_is_no_connection(monkeypatch, c
 
 
 async def test_answer_that_is_far_ahead_is_not_read_on(peer, monkeypatch):
-    monkeypatch.setattr(omnia, "_SPEECH_BYTES", 5 * OUTPUT.bytes_per_second)
+    monkeypatch.setattr(mouth, "MOST_BYTES", 5 * OUTPUT.bytes_per_second)
     await peer.respond([{"say": "Long.", "seconds": None}])
     async with talking(peer) as (agent, port):
         say, ahead = agent.say, asyncio.Event()
 
         def spy(event):
             say(event)
-            if agent._speech_bytes > omnia._SPEECH_BYTES:
+            if agent._mouth.waiting_bytes > mouth.MOST_BYTES:
                 ahead.set()
 
         monkeypatch.setattr(agent, "say", spy)
@@ -484,9 +484,9 @@ async def test_answer_that_is_far_ahead_is_not_read_on(peer, monkeypatch):
         agent.user_text("Go on")
         async with asyncio.timeout(DEADLINE_S):
             await ahead.wait()
-        assert agent._speech_bytes <= omnia._SPEECH_BYTES + 4_800
+        assert agent._mouth.waiting_bytes <= mouth.MOST_BYTES + 4_800
         agent.interrupted(port.all(TurnBegin)[0].turn, [])
-        assert agent._speech_bytes == 0
+        assert agent._mouth.waiting_bytes == 0
 
 
 # --- connections that come and go

@@ -27,7 +27,6 @@ from vrt_host.agents.base import (
     Agent,
     AgentError,
     AgentEvent,
-    Audio,
     Format,
     Heard,
     Json,
@@ -35,6 +34,7 @@ from vrt_host.agents.base import (
     SessionInfo,
     ToolResult,
 )
+from vrt_host.agents.mouth import Mouth
 from vrt_host.agents.options import shown
 from vrt_host.agents.provider import ProviderError
 from vrt_host.agents.tasks import Tasks
@@ -52,12 +52,6 @@ _MIC_BYTES = 5 * INPUT.bytes_per_second
 """Of the user's audio that may wait while there is no connection; beyond it the oldest is dropped."""
 _CHUNK_BYTES = INPUT.bytes_per_second // 10
 """In one message, when so much has gathered or a message is due: ten in a second, of the hundred that a server takes."""
-_SPEECH_BYTES = 180 * OUTPUT.bytes_per_second
-"""Of a reply that may wait for the device; beyond it, nothing is read."""
-_SLICE_BYTES = OUTPUT.bytes_per_second
-"""Handed to the device at once."""
-_EVENTS = 4096
-"""The same for all that is said, in pieces."""
 _FRAMES = 512
 """Messages to the server that may wait, audio apart."""
 _TICK_S = 0.1
@@ -95,10 +89,7 @@ class Aitp(Agent):
         self._streaming = False
         self._deaf = self._deaf_told = False
         self._to_send = asyncio.Event()
-        self._speech: deque[AgentEvent] = deque()
-        self._speech_bytes = 0
-        self._to_say = asyncio.Event()
-        self._room = asyncio.Event()
+        self._mouth = Mouth()
         self._timer: asyncio.TimerHandle | None = None
         self._over = False
         self._told = ("", float("-inf"))
@@ -129,7 +120,7 @@ class Aitp(Agent):
         except AitpError as error:
             raise AgentStartError(self._line(error)) from None
         self._tasks.spawn(self._live(link))
-        self._tasks.spawn(self._talk())
+        self._tasks.spawn(self._mouth.talk(self._port))
         if self._ears is not None:
             self._tasks.spawn(self._ears.run())
 
@@ -227,7 +218,7 @@ class Aitp(Agent):
 
     def idle(self) -> bool:
         """Whether nothing is in flight at the device."""
-        return not self._speech and self._port.idle()
+        return self._mouth.silent and self._port.idle()
 
     def emit(self, event: AgentEvent) -> None:
         """To the port, at once."""
@@ -235,20 +226,11 @@ class Aitp(Agent):
 
     def say(self, event: AgentEvent) -> None:
         """To the port, in its order."""
-        if isinstance(event, Audio):
-            self._speech_bytes += len(event.payload)
-            for start in range(0, len(event.payload), _SLICE_BYTES):
-                part = event.payload[start : start + _SLICE_BYTES]
-                self._speech.append(Audio(event.turn, event.item, part))
-        else:
-            self._speech.append(event)
-        self._to_say.set()
+        self._mouth.say(event)
 
     def hush(self) -> None:
         """Forget what was not said yet."""
-        self._speech.clear()
-        self._speech_bytes = 0
-        self._room.set()
+        self._mouth.hush()
 
     def send(self, type_: str, payload: Frame) -> None:
         """To the server, when it is there."""
@@ -283,18 +265,6 @@ class Aitp(Agent):
         """The server has to be told the context again."""
         self._page.due = True
         self._to_send.set()
-
-    async def _talk(self) -> None:
-        while True:
-            while self._speech:
-                event = self._speech.popleft()
-                self._port.emit(event)
-                self._room.set()
-                if isinstance(event, Audio):
-                    self._speech_bytes -= len(event.payload)
-                    await self._port.drain()
-            self._to_say.clear()
-            await self._to_say.wait()
 
     # --- time
 
@@ -352,9 +322,7 @@ class Aitp(Agent):
                 self._take(message)
             if self._over:
                 return AitpError("refused", "the session is over", final=True)
-            while self._speech_bytes > _SPEECH_BYTES or len(self._speech) > _EVENTS:
-                self._room.clear()
-                await self._room.wait()
+            await self._mouth.room()
 
     def _take(self, message: Message) -> None:
         self._dialogue.feed(message)

@@ -10,12 +10,13 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Self
 
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 from websockets.protocol import State
 
 from vrt_host.agents import aitp_messages as messages
 from vrt_host.agents.aitp_messages import AitpError, Frame, HandshakeAck, Message, SystemEvent
+from vrt_host.agents.dial import Dial
 
 log = logging.getLogger(__name__)
 
@@ -30,12 +31,6 @@ _EARLY = 16
 
 _quiet = logging.getLogger("vrt_host.agents.aitp.websocket")
 _quiet.setLevel(logging.INFO)  # below that, headers are logged, and with them the key
-
-
-class _Connect(connect):
-    def process_redirect(self, exc: Exception) -> Exception | str:
-        """Never elsewhere: the key would go there."""
-        return exc
 
 
 class Link:
@@ -53,7 +48,7 @@ class Link:
     ) -> tuple[Self, HandshakeAck, list[Message]]:
         """Connect and shake hands. Returns what came before the acknowledgement, too."""
         try:
-            socket = await _Connect(
+            socket = await Dial(
                 url,
                 additional_headers=dict(headers),
                 compression=None,

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Self
 from urllib.parse import urlsplit
 
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import (
     ConnectionClosed,
     InvalidHandshake,
@@ -20,6 +20,7 @@ from websockets.exceptions import (
 from websockets.protocol import State
 
 from vrt_host.agents import gemini_messages as messages
+from vrt_host.agents.dial import Dial
 from vrt_host.agents.gemini_messages import Frame
 from vrt_host.agents.provider import ProviderError
 
@@ -35,12 +36,6 @@ _quiet = logging.getLogger("vrt_host.agents.gemini.websocket")
 _quiet.setLevel(logging.INFO)  # below that, headers are logged, and with them the key
 
 
-class _Connect(connect):
-    def process_redirect(self, exc: Exception) -> Exception | str:
-        """Never elsewhere: the key would go there."""
-        return exc
-
-
 class Link:
     """Use `open`."""
 
@@ -54,7 +49,7 @@ class Link:
         """Connect, send the setup, wait for it to be taken, and send the rest of `first`. Returns what came before, too."""
         try:
             async with asyncio.timeout(timeout_s):
-                socket = await _Connect(
+                socket = await Dial(
                     url,
                     additional_headers=dict(headers),
                     compression=None,

@@ -19,7 +19,6 @@ from vrt_host.agents.base import (
     Agent,
     AgentError,
     AgentEvent,
-    Audio,
     Format,
     Heard,
     Json,
@@ -32,6 +31,7 @@ from vrt_host.agents.gemini_link import Link
 from vrt_host.agents.gemini_messages import Frame, Incoming
 from vrt_host.agents.gemini_options import Options
 from vrt_host.agents.model_tools import ToolNames
+from vrt_host.agents.mouth import Mouth
 from vrt_host.agents.options import shown
 from vrt_host.agents.provider import Backoff, ProviderError
 from vrt_host.agents.tasks import Tasks
@@ -50,10 +50,6 @@ _CHUNK_BYTES = INPUT.bytes_per_second // 10
 """In one message, when some has gathered."""
 _AGAIN = 8
 """Of such messages, the newest that nothing was answered to: an exchange may come between the first words and their notice."""
-_SPEECH_BYTES = 180 * OUTPUT.bytes_per_second
-"""Of a reply that may wait for the device; beyond it, nothing is read."""
-_SLICE_BYTES = OUTPUT.bytes_per_second
-"""Handed to the device at once."""
 _FRAMES = 64
 """Messages to the model that may wait, audio apart."""
 _HANDLE_S = 2.0
@@ -92,10 +88,7 @@ class GeminiLive(Agent):
         self._unanswered: deque[bytes] = deque(maxlen=_AGAIN)
         self._streaming = False
         self._to_send = asyncio.Event()
-        self._speech: deque[AgentEvent] = deque()
-        self._speech_bytes = 0
-        self._to_say = asyncio.Event()
-        self._room = asyncio.Event()
+        self._mouth = Mouth()
         self._at_rest = asyncio.Event()
         self._handle_news = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
@@ -118,7 +111,7 @@ class GeminiLive(Agent):
         except ProviderError as error:
             raise AgentStartError(self._line(error)) from None
         self._tasks.spawn(self._live(link))
-        self._tasks.spawn(self._talk())
+        self._tasks.spawn(self._mouth.talk(self._port))
 
     async def close(self) -> None:
         """Close the connection."""
@@ -174,20 +167,11 @@ class GeminiLive(Agent):
 
     def say(self, event: AgentEvent) -> None:
         """To the port, in its order."""
-        if isinstance(event, Audio):
-            self._speech_bytes += len(event.payload)
-            for start in range(0, len(event.payload), _SLICE_BYTES):
-                part = event.payload[start : start + _SLICE_BYTES]
-                self._speech.append(Audio(event.turn, event.item, part))
-        else:
-            self._speech.append(event)
-        self._to_say.set()
+        self._mouth.say(event)
 
     def hush(self) -> None:
         """Forget what was not said yet."""
-        self._speech.clear()
-        self._speech_bytes = 0
-        self._room.set()
+        self._mouth.hush()
 
     def send(self, frame: Frame) -> None:
         """To the model, when there is a connection."""
@@ -196,18 +180,6 @@ class GeminiLive(Agent):
             self._frames.popleft()
         self._frames.append(frame)
         self._to_send.set()
-
-    async def _talk(self) -> None:
-        while True:
-            while self._speech:
-                event = self._speech.popleft()
-                self._port.emit(event)
-                if isinstance(event, Audio):
-                    self._speech_bytes -= len(event.payload)
-                    self._room.set()
-                    await self._port.drain()
-            self._to_say.clear()
-            await self._to_say.wait()
 
     # --- time
 
@@ -315,9 +287,7 @@ class GeminiLive(Agent):
             if message.malformed:
                 self._report_malformed(ProviderError("malformed", message.malformed))
             self._take(message)
-            while self._speech_bytes > _SPEECH_BYTES:
-                self._room.clear()
-                await self._room.wait()
+            await self._mouth.room()
 
     def _take(self, message: Incoming) -> None:
         for name in message.unknown:

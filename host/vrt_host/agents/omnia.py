@@ -21,13 +21,13 @@ from vrt_host.agents.base import (
     Agent,
     AgentError,
     AgentEvent,
-    Audio,
     Heard,
     Json,
     Port,
     SessionInfo,
     ToolResult,
 )
+from vrt_host.agents.mouth import Mouth
 from vrt_host.agents.omnia_credential import RENEWAL_S, WATCH_S, Credential
 from vrt_host.agents.omnia_dialogue import Dialogue
 from vrt_host.agents.omnia_files import File
@@ -53,10 +53,6 @@ _MIC_BYTES = 5 * INPUT.bytes_per_second
 """Of the user's audio that may wait while there is no connection; beyond it the oldest is dropped."""
 _CHUNK_BYTES = INPUT.bytes_per_second // 10
 """In one frame, when some has gathered."""
-_SPEECH_BYTES = 180 * OUTPUT.bytes_per_second
-"""Of an answer that may wait for the device; beyond it, nothing is read."""
-_SLICE_BYTES = OUTPUT.bytes_per_second
-"""Handed to the device at once."""
 _FRAMES = 256
 """Messages to the facade that may wait."""
 _UPLOAD_S = 60.0
@@ -92,10 +88,7 @@ class OmniaAgent(Agent):
         self._deaf_until = 0.0
         self._stall: asyncio.TimerHandle | None = None
         self._to_send = asyncio.Event()
-        self._speech: deque[AgentEvent] = deque()
-        self._speech_bytes = 0
-        self._to_say = asyncio.Event()
-        self._room = asyncio.Event()
+        self._mouth = Mouth()
         self._upload_answer: asyncio.Future[UploadReady | Failure] | None = None
         self._uploading: asyncio.Task[None] | None = None
         self._started = self._closed = False
@@ -112,7 +105,7 @@ class OmniaAgent(Agent):
             raise AgentStartError(self._line(error)) from None
         self._link = link
         self._tasks.spawn(self._live(link, hello))
-        self._tasks.spawn(self._talk())
+        self._tasks.spawn(self._mouth.talk(self._port))
         if self._credential.renewable:
             self._tasks.spawn(self._watch())
 
@@ -177,20 +170,11 @@ class OmniaAgent(Agent):
 
     def say(self, event: AgentEvent) -> None:
         """To the port, in its order."""
-        if isinstance(event, Audio):
-            self._speech_bytes += len(event.payload)
-            for start in range(0, len(event.payload), _SLICE_BYTES):
-                part = event.payload[start : start + _SLICE_BYTES]
-                self._speech.append(Audio(event.turn, event.item, part))
-        else:
-            self._speech.append(event)
-        self._to_say.set()
+        self._mouth.say(event)
 
     def hush(self) -> None:
         """Forget what was not said yet."""
-        self._speech.clear()
-        self._speech_bytes = 0
-        self._room.set()
+        self._mouth.hush()
 
     def send(self, message: Message) -> None:
         """To the facade: now, or when a session that is parked goes on."""
@@ -250,18 +234,6 @@ class OmniaAgent(Agent):
         self._uploading = self._tasks.spawn(self._upload(files))
 
     # --- tasks
-
-    async def _talk(self) -> None:
-        while True:
-            while self._speech:
-                event = self._speech.popleft()
-                self._port.emit(event)
-                if isinstance(event, Audio):
-                    self._speech_bytes -= len(event.payload)
-                    self._room.set()
-                    await self._port.drain()
-            self._to_say.clear()
-            await self._to_say.wait()
 
     async def _watch(self) -> None:
         """A new credential replaces the connection's, before that expires."""
@@ -360,9 +332,7 @@ class OmniaAgent(Agent):
                 if not self._malformed:
                     self._malformed = True
                     self.report(error, None)
-            while self._speech_bytes > _SPEECH_BYTES:
-                self._room.clear()
-                await self._room.wait()
+            await self._mouth.room()
 
     def _take(self, message: Incoming) -> None:
         upload = self._upload_answer

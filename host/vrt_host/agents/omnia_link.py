@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 from typing import Self
 
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 from websockets.protocol import State
 
@@ -16,6 +16,7 @@ from vrt_host.agents import omnia_errors as errors
 from vrt_host.agents import omnia_frames as frames
 from vrt_host.agents import omnia_messages as messages
 from vrt_host.agents.base import Json
+from vrt_host.agents.dial import Dial
 from vrt_host.agents.omnia_frames import Frame, FrameError
 from vrt_host.agents.omnia_messages import Connected, Failure, Incoming, MediaChunk, Message
 from vrt_host.agents.provider import ProviderError
@@ -25,12 +26,6 @@ _FRAME_BYTES = messages.MESSAGE_BYTES + (1 << 16)
 
 _quiet = logging.getLogger("vrt_host.agents.omnia.websocket")
 _quiet.setLevel(logging.INFO)  # below that, headers are logged, and with them the credential
-
-
-class _Connect(connect):
-    def process_redirect(self, exc: Exception) -> Exception | str:
-        """Never elsewhere: the credential would go there."""
-        return exc
 
 
 class Link:
@@ -46,7 +41,7 @@ class Link:
         headers = {"Authorization": f"Bearer {credential}"} if credential else {}
         try:
             async with asyncio.timeout(timeout_s):
-                socket = await _Connect(
+                socket = await Dial(
                     url,
                     additional_headers=headers,
                     compression=None,

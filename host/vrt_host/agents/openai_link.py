@@ -15,9 +15,10 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, WebSocketException
 
+from vrt_host.agents.dial import Dial
 from vrt_host.agents.openai_errors import from_close, from_connect
 from vrt_host.agents.provider import ProviderError
 
@@ -30,13 +31,6 @@ _BREATH = 32
 
 _silent = logging.getLogger(__name__ + ".socket")
 _silent.setLevel(logging.WARNING)  # at DEBUG it writes the headers, and the key with them
-
-
-class _Connect(connect):
-    """Follows no redirects: not every header that holds a key would be left out."""
-
-    def process_redirect(self, exc: Exception) -> Exception | str:
-        return exc
 
 
 def address(base_url: str, path: str, query: str = "") -> str:
@@ -81,7 +75,7 @@ class Link:
     ) -> Link:
         """Connect; raises `ProviderError`."""
         try:
-            socket = await _Connect(
+            socket = await Dial(
                 url,
                 additional_headers=head,
                 open_timeout=timeout_s,
