@@ -144,6 +144,19 @@ async def test_tools_that_are_too_large_leave_the_list_before():
         assert await client.answer() == "You said hello."
 
 
+async def test_a_name_that_comes_twice_or_is_none_is_ignored_and_told():
+    brain = Brain(answers)
+    async with serving(brain) as host, host.aitp() as client:
+        await client.send("HANDSHAKE_INIT", **INIT)
+        await client.until("HANDSHAKE_ACK")
+        told = (await client.page(PAY, {**PAY, "description": "Again."}, {**PAY, "name": "ça"}))["data"]
+        assert told["clientTools"] == told["effectiveTools"] == [PAY]
+        assert [tool["description"] for tool in told["ignoredClientTools"]] == ["Again.", "Pays."]
+        await client.say("hello")
+        assert await client.answer() == "You said hello."
+        assert [tool.name for tool in brain.session.tools] == ["pay"]
+
+
 async def test_the_largest_page_that_is_taken_opens_a_session():
     """Context, tools, address and what was said, each as large as it may be, fit into one `hello`."""
     tools = [{**PAY, "name": f"t{n}", "description": "é" * 500} for n in range(30)]

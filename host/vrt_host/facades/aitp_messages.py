@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -238,6 +239,8 @@ _TO_JSON = {
     "OBJECT": "object",
     "ARRAY": "array",
 }
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+"""A name that the host does not decline (decisions, "Client messages")."""
 _FROM_JSON = {
     **{name: kind for kind, name in _TO_JSON.items()},
     "integer": "NUMBER",
@@ -271,6 +274,18 @@ def _schema(value: Property | Parameters) -> dict[str, Json]:
         if value.items is not None:
             made["items"] = _schema(value.items)
     return made
+
+
+def taken(tools: Iterable[Declaration], ours: Collection[str]) -> tuple[list[Declaration], list[Declaration]]:
+    """Those that count: the first of a name that is none of `ours` and that vRT can name; and the others."""
+    mine: dict[str, Declaration] = {}
+    others = []
+    for tool in tools:
+        if tool.name in ours or tool.name in mine or not _NAME.fullmatch(tool.name):
+            others.append(tool)
+        else:
+            mine[tool.name] = tool
+    return list(mine.values()), others
 
 
 def described(tool: Declaration) -> dict[str, Json]:

@@ -151,9 +151,9 @@ class AitpSession:
         borrowed = Borrowed(self._host.lending)
         names = {declared["name"] for declared in borrowed.declarations(())}
         ours = [wire.offered(name, lent.tool) for name in sorted(names) if (lent := borrowed.get(name))]
-        self._tools = [tool for tool in update.activeTools if tool.name not in names]
+        self._tools, others = wire.taken(update.activeTools, names)
         mine = [wire.described(tool) for tool in self._tools]
-        ignored = [wire.described(tool) for tool in update.activeTools if tool.name in names]
+        ignored = [wire.described(tool) for tool in others]
         self._client.send(
             "SYSTEM_EVENT",
             kind="tools_effective",
