@@ -2,17 +2,24 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 import socket
+import ssl
 
 import pytest
 from host_client import DEADLINE_S
-from test_facade_aitp import CART, INIT, PAY, Ears, answers, hears, serving, stream
+from test_facade_aitp import CART, INIT, PAY, Client, Ears, answers, hears, serving, stream
 from test_guest import LOCK, Brain, board, call
+from test_updates import served
+from vrt_host import server
 from vrt_host.agents.base import Call, Text, TurnBegin, TurnEnd
+from vrt_host.auth import TokenFile
 from vrt_host.config import ServerConfig
 from vrt_host.facades import aitp, aitp_messages, aitp_session, web
 from vrt_host.lending import Lending
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidMessage
 
 KEY = b"dGhlIHNhbXBsZSBub25jZQ=="
 
@@ -93,6 +100,36 @@ async def test_a_connection_without_a_request_is_closed(monkeypatch):
     async with serving() as host, raw(host) as (reader, writer):
         writer.write(b"GET /owll")
         assert await reader.read() == b""
+
+
+async def test_a_token_that_is_revoked_ends_its_session(tmp_path, monkeypatch):
+    """Facts 3.2: 1008 Unauthorized."""
+    monkeypatch.setattr(server, "TOKENS_EVERY_S", 0.05)
+    file = TokenFile(tmp_path / "t.json")
+    token = file.add("web")
+    config = ServerConfig(port=0, tokens=file.path)
+    async with serving(Brain(answers), config=config) as host, host.aitp() as client:
+        await client.init(apiKey=token)
+        await client.say("hello")
+        await client.answer()
+        file.revoke("web")
+        assert await client.closed() == (1008, "Unauthorized")
+
+
+async def test_with_tls_everything_is_encrypted(tmp_path):
+    config = dataclasses.replace(served(tmp_path), port=0)
+    trust = ssl.create_default_context()
+    trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
+    token = TokenFile(tmp_path / "tokens.json").add("mine")
+    async with serving(Brain(answers), config=config) as host:
+        assert host.facade.url == f"wss://127.0.0.1:{host.facade.port}/owllayer"
+        async with connect(host.facade.url, ssl=trust, compression=None, proxy=None) as ws:
+            client = Client(ws)
+            await client.init(apiKey=token)
+            await client.say("hello")
+            assert await client.answer() == "You said hello."
+        with pytest.raises((InvalidMessage, ConnectionError)):
+            await connect(host.facade.url.replace("wss", "ws"), proxy=None)
 
 
 # --- what comes

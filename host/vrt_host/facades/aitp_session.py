@@ -404,9 +404,9 @@ class AitpSession:
     def closed(self, code: int, reason: str) -> None:
         """`Listener.closed`."""
         self._guest = None
-        stopping = code == 1001
         self._client.send("SYSTEM_EVENT", kind="disconnect", message=reason or "the session has ended")
-        self._client.close(1001 if stopping else 1011, "Server shutting down" if stopping else reason[:100])
+        said = {1001: (1001, "Server shutting down"), 4401: (1008, "Unauthorized")}
+        self._client.close(*said.get(code, (1011, reason)))
 
     def room(self) -> bool:
         """`Listener.room`."""
