@@ -295,7 +295,10 @@ class LiveKitServer:
     async def delete(self, room, reason=models.ROOM_DELETED):
         """The room is no more; who was in it is told so."""
         found = self.rooms.pop(room, None)
-        for member in list(found.members.values()) if found else ():
+        members = list(found.members.values()) if found else []
+        for member in members:  # all are told before any is gone
+            await member.send(leave=rtc.LeaveRequest(reason=reason, action=rtc.LeaveRequest.DISCONNECT))
+        for member in members:
             await self._dismiss(member, reason, rtc.LeaveRequest.DISCONNECT)
 
     async def remove(self, room, identity, reason=models.PARTICIPANT_REMOVED):
