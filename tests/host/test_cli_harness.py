@@ -45,7 +45,10 @@ def test_list_shows_every_shipped_scenario(capsys):
         (["late-call", "--device", "listen:70000"], "write sim, listen:PORT"),
         (["late-call", "--device", "listen:192.0.2.1:8765"], "cannot listen at 192.0.2.1:8765"),
         (["late-call", "--device", "listen:²"], "write sim, listen:PORT"),
-        (["late-call", "--device", "listen:a..b:8765"], "cannot listen at a..b:8765: this is no name of a host"),
+        (
+            ["late-call", "--device", "listen:a..b:8765"],
+            "cannot listen at a..b:8765: this is no name of a host",
+        ),
         (["late-call", "--device", "usb"], "write sim, listen:PORT"),
         (["late-call", "--tools", "house"], "--tools is for --replay"),
         (["late-call", "--session", "a"], "--session is for a capture"),
