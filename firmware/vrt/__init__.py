@@ -23,12 +23,3 @@ def forget(*names):
         sys.modules.pop(name, None)
         if hasattr(sys.modules[package], last):
             delattr(sys.modules[package], last)
-
-
-def once(name, *args):
-    # What that module's `main` answers, which is forgotten then: the build takes functions that seldom run out of the modules that
-    # stay, see host/vrt_host/device/outline.py.
-    try:
-        return use(name).main(*args)
-    finally:
-        forget(name)

@@ -1,216 +1,136 @@
-"""What the device gets of the firmware's sources: modules joined, names replaced, and tracebacks that can be read all the same."""
+"""Private names of the firmware, shortened for the device: fewer of them, the same program, and readable again."""
 
 from __future__ import annotations
 
 import ast
-import builtins
 from pathlib import Path
 
 import pytest
-from vrt_host.device import names, words
-from vrt_host.device.tracebacks import placed, readable
-from vrt_host.device.weave import Firmware, firmware
+from vrt_host.device.names import lean, readable
 from vrt_host.resources import root
 
-KNOWN_TO_THE_COMPILER = {"ptr8", "ptr16", "ptr32", "uint"}
+FIRMWARE = root() / "firmware"
+MODULES = sorted((FIRMWARE / "vrt").rglob("*.py"))
 
 
-def woven(folder: Path, **modules: str) -> dict[str, str]:
-    """The texts of a firmware with these modules of the package `vrt`, by their names on the device."""
-    for name, text in {"__init__": "", **modules}.items():
-        path = folder / "firmware" / "vrt" / f"{name}.py"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    (folder / "boards").mkdir()
-    made = Firmware(folder / "firmware", folder / "boards")
-    return {name: made.text(inside) for name, inside in made.names(made.sources).items()}
+def package(folder: Path, **modules: str) -> dict[str, str]:
+    """The shortened texts of a package `vrt` with these modules."""
+    made = folder / "vrt"
+    made.mkdir()
+    for name, text in modules.items():
+        (made / f"{name}.py").write_text(text)
+    return {name: lean(made / f"{name}.py") for name in modules}
 
 
-def run(text: str, **known: object) -> dict[str, object]:
-    """The globals of a module after it has run."""
-    made = dict(known)
-    exec(compile(text, "text", "exec"), made)
-    return made
-
-
-def test_modules_that_stay_become_one_and_find_each_other(tmp_path: Path) -> None:
-    made = woven(
-        tmp_path,
-        errors="class VrtError(Exception): pass\nclass ConfigError(VrtError): pass",
-        log="from vrt.errors import ConfigError\n_KEPT = const(3)\ndef _fail(): raise ConfigError(_KEPT)\n"
-        "class Log:\n def step(self): _fail()",
-        ui="from vrt import log\n_KEPT = const(4)\nclass Button:\n def __init__(self): self.kept = _KEPT + 1\n"
-        " def press(self): log._fail()",
+def test_private_names_of_different_modules_become_the_same(tmp_path: Path) -> None:
+    made = package(
+        tmp_path, one="def _wait(): pass\n_wait()", two="class Two:\n def _send(self): self._rest = 1"
     )
-    assert set(made) == {"vrt"}
-    assert "import" not in made["vrt"].replace("import sys", "")
-    assert "_KEPT" not in made["vrt"]
-    assert "3" in made["vrt"]
-    assert "4 + 1" in made["vrt"]
+    assert made["one"] == "def _a():\n    pass\n_a()"
+    assert "def _b(self)" in made["two"]
+    assert "self._a = 1" in made["two"]
 
 
-def test_module_that_is_forgotten_stays_apart_and_imports_from_the_joined_ones(tmp_path: Path) -> None:
-    made = woven(
+def test_classes_that_inherit_share_their_names(tmp_path: Path) -> None:
+    made = package(
         tmp_path,
-        errors="class VrtError(Exception): pass",
-        **{
-            "setup/late": "from vrt.errors import VrtError\ndef make(x):\n if x == 'an odd one':\n  raise VrtError('odd')\n"
-        },
+        base="class Base:\n def __init__(self): self._n = self._z = 0",
+        child="from vrt.base import Base\nclass Child(Base):\n def go(self): self._n += self._own()\n def _own(self): pass",
     )
-    assert set(made) == {"vrt", "vrt.late"}
-    assert "from vrt import VrtError" in made["vrt.late"]
-
-
-def test_short_texts_of_a_forgotten_module_are_no_names(tmp_path: Path) -> None:
-    made = woven(tmp_path, **{"setup/late": "def make(x):\n return 'odd' if x else f'{x}: {x}'\n"})[
-        "vrt.late"
-    ]
-    (function,) = [one for one in run(made).values() if callable(one)]
-    assert [function(1), function(0)] == ["odd", "0: 0"]
-    constants = [node.value for node in ast.walk(ast.parse(made)) if isinstance(node, ast.Constant)]
-    assert "odd" not in constants
-    assert "{}: {}" not in constants
-
-
-def test_names_that_others_see_stay(tmp_path: Path) -> None:
-    made = woven(
-        tmp_path,
-        **{"tools/__init__": "def tool(description, parameters=None): pass\ndef current(): pass"},
-        log="class Log:\n def fault(self, code): self.told = hasattr(code, 'shown')\n def shown(self): self.fault(code=1)\n"
-        " def write(self): pass",
-    )["vrt"]
-    assert "def tool(description, parameters=None)" in made
-    for kept in ("shown", "code", "write"):  # in a text; of an argument that is named; streams have it, too
-        assert kept in made
-    for replaced in ("told", "fault"):
-        assert replaced not in made
-
-
-@pytest.mark.parametrize("native", [True, False])
-def test_every_name_of_the_firmware_is_known_where_it_is_used(native: bool) -> None:
-    made = firmware(native=native)
-    trees = {file.path: ast.parse(file.text) for file in made.files()}
-    given = {path: {name for node in ast.walk(tree) for name in bound(node)} for path, tree in trees.items()}
-    for path, tree in trees.items():
-        known = given[path] | set(dir(builtins)) | KNOWN_TO_THE_COMPILER
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Name):
-                assert node.id in known, (path, node.id)
-            elif isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] == "vrt":
-                of = f"{str(node.module).replace('.', '/')}{'/__init__' if node.module == 'vrt' else ''}.mpy"
-                assert {alias.name for alias in node.names} <= given[of], (path, ast.unparse(node))
-
-
-def bound(node: ast.AST) -> list[str]:
-    if isinstance(node, ast.Import | ast.ImportFrom):
-        return [alias.asname or alias.name.split(".")[0] for alias in node.names]
-    if isinstance(node, ast.FunctionDef | ast.ClassDef):
-        return [node.name]
-    if isinstance(node, ast.ExceptHandler):
-        return [str(node.name)]
-    if isinstance(node, ast.arg):
-        return [node.arg]
-    return [node.id] if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) else []
-
-
-def test_no_attribute_keeps_a_name_that_was_replaced() -> None:
-    made = firmware()
-    old = {name for table in made.attributes.values() for name in table}
-    new = {name for table in made.attributes.values() for name in table.values()}
-    for file in made.files():
-        for node in ast.walk(ast.parse(file.text)):
-            if isinstance(node, ast.Attribute):
-                assert node.attr not in old - new, (file.path, ast.unparse(node))
-
-
-def test_replaced_names_are_words_that_micropython_knows_and_no_object_of_its_own_is_asked_for() -> None:
-    made = firmware()
-    new = [name for table in made.attributes.values() for name in table.values()]
-    assert set(new) <= set(words.WORDS)
-    assert not set(new) & words.ASKED
-    for table in made.attributes.values():
-        assert len(set(table.values())) == len(table)
-
-
-def stubs() -> list[Path]:
-    return sorted((root() / "build" / "typings").rglob("*.pyi"))
-
-
-@pytest.mark.skipif(not stubs(), reason="`make setup` fetches MicroPython's stubs")
-def test_no_name_is_replaced_that_micropythons_objects_have() -> None:
-    """Those that the firmware uses: another object's attribute of that name would not be found."""
-    wanted = {
-        "machine",
-        "network",
-        "neopixel",
-        "select",
-        "socket",
-        "ssl",
-        "esp32",
-        "hashlib",
-        "array",
-        "io",
-        "micropython",
-    }
-    theirs = set()
-    for path in stubs():
-        if wanted & set(path.with_suffix("").parts):
-            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-                if isinstance(node, ast.ClassDef):
-                    theirs |= {one.name for one in node.body if isinstance(one, ast.FunctionDef)}
-    assert {"irq", "readinto", "wrap_socket"} <= theirs
-    assert not set(firmware().public_attributes) & theirs - {"pending"}  # which CPython's sockets have
-
-
-def test_traceback_shows_the_names_of_the_source() -> None:
-    made = firmware()
-    short = made.globals["vrt.links.connect"]["_dial"]
-    assert readable(f'  File "vrt.connect", line 1, in {short}') == '  File "vrt.links.connect", in _dial'
-    method = made.attributes["vrt.app"]["_receive"]
-    assert readable(f'  File "vrt-{made.digest}", line 1, in {method}') == '  File "vrt.app", in _receive'
-    assert placed(f"OSError: 5 at vrt-{made.digest}:{method}") == "OSError: 5 at vrt.app:_receive"
-
-
-def test_traceback_of_a_function_that_is_loaded_when_it_runs_names_it() -> None:
-    assert readable('  File "vrt.arguments", line 1, in main') == '  File "vrt.tools.arguments", in problem'
+    assert "self._a = self._c = 0" in made["base"]
+    assert "self._a += self._b()" in made["child"]
+    assert "def _b(self)" in made["child"]
 
 
 @pytest.mark.parametrize(
-    "line",
-    ["OSError: 5", '  File "tools.py", line 7, in abs', '  File "nowhere", line 1, in abs', "x in abs"],
+    "use",
+    [
+        "other._secret = 1",
+        "from vrt.one import _secret",
+        'hasattr(one, "_secret")',
+        "call(_secret=1)",
+        "def f(_secret): pass",
+    ],
+)
+def test_name_that_somebody_else_uses_stays(tmp_path: Path, use: str) -> None:
+    made = package(tmp_path, one="def _secret(): pass\ndef _own(): pass", two=use)
+    assert "def _secret" in made["one"]
+    assert "def _a" in made["one"]
+
+
+def test_constants_public_and_special_names_stay(tmp_path: Path) -> None:
+    text = "_N = const(5)\n\nclass C:\n\n    def __init__(self):\n        self.shown = _N\n        _ = self.__dict__"
+    assert package(tmp_path, one=text)["one"] == text
+
+
+def test_short_name_that_is_taken_is_passed_over(tmp_path: Path) -> None:
+    made = package(tmp_path, one="def _x(): pass", two="other._a = 1")
+    assert made["one"].startswith("def _b")
+
+
+def test_globals_are_renamed_where_they_are_declared(tmp_path: Path) -> None:
+    made = package(tmp_path, one="_state = 0\n\ndef go():\n    global _state\n    _state = 1")
+    assert made["one"] == "_a = 0\n\ndef go():\n    global _a\n    _a = 1"
+
+
+def test_module_outside_the_package_has_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "board.py"
+    path.write_text("_open = []")
+    assert lean(path) == "_a = []"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(FIRMWARE)))
+def test_firmware_is_the_same_but_for_its_names(path: Path) -> None:
+    class Blank(ast.NodeTransformer):
+        """Every private name alike."""
+
+        def generic_visit(self, node: ast.AST) -> ast.AST:
+            for field in ("id", "attr", "name"):
+                name = getattr(node, field, None)
+                if isinstance(name, str) and name.startswith("_") and not name.startswith("__"):
+                    setattr(node, field, "_")
+            if isinstance(node, ast.Global | ast.Nonlocal):
+                node.names = ["_" if name.startswith("_") else name for name in node.names]
+            return super().generic_visit(node)
+
+    old, new = ast.parse(path.read_text()), ast.parse(lean(path))
+    assert ast.dump(Blank().visit(old)) == ast.dump(Blank().visit(new))
+
+
+def test_firmware_has_few_private_names() -> None:
+    names = set()
+    for path in MODULES:
+        for node in ast.walk(ast.parse(lean(path))):
+            name = getattr(node, "attr", getattr(node, "name", None))
+            if isinstance(name, str) and name.startswith("_") and not name.startswith("__"):
+                names.add(name)
+    assert len(names) < 60, sorted(names)
+
+
+def test_traceback_shows_the_names_of_the_source() -> None:
+    source = FIRMWARE / "vrt" / "links" / "connect.py"
+    assert "def _dial(" in source.read_text()
+    number = [
+        node.name for node in ast.parse(source.read_text()).body if isinstance(node, ast.FunctionDef)
+    ].index("_dial")
+    short = [node.name for node in ast.parse(lean(source)).body if isinstance(node, ast.FunctionDef)][number]
+    line = f'  File "vrt.links.connect", line 1, in {short}'
+    assert readable(line, FIRMWARE) == '  File "vrt.links.connect", line 1, in _dial'
+
+
+@pytest.mark.parametrize(
+    "line", ["OSError: 5", '  File "main", line 1, in run', '  File "nowhere", line 1, in _a', "x in _a"]
 )
 def test_other_lines_stay_as_they_are(line: str) -> None:
-    assert readable(line) == line
+    assert readable(line, FIRMWARE) == line
 
 
-def test_line_of_another_firmware_stays_as_it_is() -> None:
-    method = firmware().attributes["vrt.app"]["_receive"]
-    line = f'  File "vrt-0000", line 1, in {method}'
-    assert readable(line) == line
-    assert placed(f"vrt-0000:{method}") == f"vrt-0000:{method}"
-
-
-def test_private_names_of_a_board_become_words() -> None:
-    text = "_open = []\n\ndef _show(link):\n    global _open\n    _open = link\n\ndef wait(link, *, ms):\n    _show(link)"
-    made = ast.unparse(names.shortened(ast.parse(text), ["ms"]))
-    assert "_open" not in made
-    assert "_show" not in made
-    assert "link" not in made
-    assert "ms" in made
-    space = run(made)
-    space["wait"](5, ms=1)  # type: ignore[operator]
-    assert 5 in space.values()
-
-
-def test_class_with_anothers_base_keeps_its_names() -> None:
-    text = "class Light(Strip):\n\n    def _show(self):\n        self._n = 1"
-    assert ast.unparse(names.shortened(ast.parse(text), ())) == text
-
-
-def test_two_values_are_assigned_without_a_tuple_in_the_heap() -> None:
-    text = "a, b = c, d\ndef f(self):\n self.x, y = g(1), (2, 3)\n x, y = (u or v).w(z)\n for i, j in k: pass"
-    made = names.plain(ast.unparse(ast.parse(text)))
-    assert "a, b = c, d\n" in made
-    assert "    self.x, y = g(1), (2, 3)\n" in made
-    assert "    x, y = (u or v).w(z)\n" in made
-    compile(made, "one", "exec")
+def test_two_values_are_assigned_without_a_tuple_in_the_heap(tmp_path: Path) -> None:
+    made = package(
+        tmp_path,
+        one="a, b = c, d\ndef f(self):\n self.x, y = g(1), (2, 3)\n x, y = (u or v).w(z)\n for i, j in k: pass",
+    )
+    assert "a, b = c, d\n" in made["one"]
+    assert "    self.x, y = g(1), (2, 3)\n" in made["one"]
+    assert "    x, y = (u or v).w(z)\n" in made["one"]
+    compile(made["one"], "one", "exec")

@@ -178,7 +178,7 @@ class Session(Lifecycle):
         elif kind == "tool.call":
             self.pending += 1
             if not fresh:  # without memory for it the application refuses the event
-                self.refuse(message, "INTERRUPTED", "its turn was interrupted")
+                self.refuse(message, "INTERRUPTED", "the turn was interrupted")
         return fresh
 
     def receive_audio(self, buf, n):

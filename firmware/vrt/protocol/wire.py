@@ -32,8 +32,7 @@ def decode(buf, n):
     if weight > most:
         n = use("vrt.protocol.trim").trim(buf, n, most)  # a rare thing, and forgotten
         forget("vrt.protocol.trim")
-    if buf.find(b"\\ud", 0, n) >= 0 or buf.find(b"\\uD", 0, n) >= 0:
-        n = join_surrogates(buf, n)
+    n = join_surrogates(buf, n)
     try:
         message = json.loads(_text(memoryview(buf)[:n]))  # type: ignore[arg-type]  (the stubs know no views)
     except ValueError as error:  # such as a number the runtime cannot hold

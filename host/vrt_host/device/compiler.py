@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from vrt_host.device import weave
+from vrt_host.device import names
 from vrt_host.errors import UsageError
 from vrt_host.resources import root
 
@@ -27,6 +27,13 @@ _ARCHITECTURES = (
     *("", "x86", "x64", "armv6", "armv6m", "armv7m", "armv7em", "armv7emsp", "armv7emdp"),
     *("xtensa", "xtensawin", "rv32imc", "rv64imc"),
 )
+
+
+def _lean(source: Path) -> str:
+    try:
+        return names.lean(source)
+    except SyntaxError as error:
+        raise UsageError(f"{source}: {error.msg} (line {error.lineno})") from None
 
 
 def accepted(mpy: int) -> tuple[str, str]:
@@ -67,31 +74,31 @@ class Compiler:
         said = done.stdout.strip()
         if not said.endswith(f"v{mpy_version}"):
             return cls("", "", "", f"mpy-cross ({said}) is not for this MicroPython ({mpy_version})")
-        return cls(binary, arch, f"{said} {arch} {LEAN} {weave.VERSION}", "")
+        return cls(binary, arch, f"{said} {arch} {LEAN} {names.VERSION}", "")
 
-    def compile(
-        self, source: Path, target: Path, shown: str, *options: str, text: str | bytes | None = None
-    ) -> None:
-        """Compile one file, or the `text` made of it; `shown` is the name that tracebacks give it.
-
-        Raises UsageError with the compiler's last line.
-        """
+    def compile(self, source: Path, target: Path, shown: str, *options: str) -> None:
+        """Compile one file; `shown` is the name that tracebacks give it. Raises UsageError with the compiler's last line."""
         machine = [f"-march={self.arch}"] if self.arch else []
         with tempfile.TemporaryDirectory() as folder:
             compiled = source
-            if text is not None:
+            if LEAN in options:
                 compiled = Path(folder) / source.name
-                compiled.write_bytes(text if isinstance(text, bytes) else text.encode())
+                compiled.write_text(_lean(source), "utf-8")
             command = [self.binary, "-s", shown, *options, *machine, "-o", str(target), str(compiled)]
             done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-        if done.returncode:
-            lines = (done.stderr or done.stdout).strip().splitlines()
-            where = next((line.strip() for line in lines if "line" in line), "")
-            raise UsageError(f"{source}: {lines[-1] if lines else 'it does not compile'} ({where})")
+        if done.returncode == 0:
+            return
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        if not self.arch and lines and "invalid arch" in lines[-1]:
+            # No machine code on this runtime: the source goes along, and its plain twin takes over.
+            shutil.copyfile(source, target.with_suffix(".py"))
+            return
+        where = next((line.strip() for line in lines if "line" in line), "")
+        raise UsageError(f"{source}: {lines[-1] if lines else 'it does not compile'} ({where})")
 
 
 def one(compiler: Compiler, name: str, file: Path) -> Path:
-    """A folder that holds a user's `file` as the module `name`, with its line numbers. Raises UsageError."""
+    """A folder that holds `file` as the module `name`, with its line numbers. Raises UsageError."""
     try:
         content = file.read_bytes()
     except OSError as error:
@@ -99,44 +106,33 @@ def one(compiler: Compiler, name: str, file: Path) -> Path:
 
     def fill(folder: Path) -> None:
         if compiler.binary:
-            text = weave.firmware(native=bool(compiler.arch)).program(content, inner=name == "main")
-            compiler.compile(file, folder / f"{name}.mpy", file.name, text=text)
+            compiler.compile(file, folder / f"{name}.mpy", file.name)
         else:
             (folder / f"{name}.py").write_bytes(content)
 
-    return _cached(compiler, [(name, content), (file.name, b""), *_sources()], fill)
+    return _cached(compiler, [(name, content), (file.name, b"")], fill)
 
 
-def firmware(compiler: Compiler) -> Path:
-    """A folder with the firmware, compiled for the least memory: see weave.py. Raises UsageError."""
-
-    def fill(folder: Path) -> None:
-        for file in weave.firmware(native=bool(compiler.arch)).files():
-            target = folder / file.path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            compiler.compile(file.source, target, file.shown, LEAN, text=file.text)
-
-    return _cached(compiler, _sources(), fill)
-
-
-def board(compiler: Compiler, source: Path) -> Path:
-    """A folder like a board's with every `.py` compiled, its description beside them. Raises UsageError."""
-    files = sorted(path for path in source.iterdir() if path.suffix in (".py", ".json"))
+def tree(compiler: Compiler, source: Path) -> Path:
+    """A folder like `source` with every `.py` compiled, for the least memory: tracebacks name modules, but no lines."""
+    files = sorted(path for path in source.rglob("*") if path.suffix in (".py", ".json"))
 
     def fill(folder: Path) -> None:
         for path in files:
+            target = folder / path.relative_to(source)
+            target.parent.mkdir(parents=True, exist_ok=True)
             if path.suffix == ".py":
-                text = weave.firmware(native=bool(compiler.arch)).board(path)
-                compiler.compile(path, folder / f"{path.stem}.mpy", path.stem, LEAN, text=text)
+                compiler.compile(path, target.with_suffix(".mpy"), module(path.relative_to(source)), LEAN)
             else:
-                shutil.copyfile(path, folder / path.name)
+                shutil.copyfile(path, target)
 
-    return _cached(compiler, [*((path.name, path.read_bytes()) for path in files), *_sources()], fill)
+    return _cached(compiler, [(str(path.relative_to(source)), path.read_bytes()) for path in files], fill)
 
 
-def _sources() -> list[tuple[str, bytes]]:
-    """What the names of the firmware depend on."""
-    return [(str(path.relative_to(root())), path.read_bytes()) for path in weave.sources()]
+def module(path: Path) -> str:
+    """What `import` calls a file; as the name for tracebacks it costs the device no memory."""
+    parts = path.with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def _cached(compiler: Compiler, content: list[tuple[str, bytes]], fill: Callable[[Path], None]) -> Path:

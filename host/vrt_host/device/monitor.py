@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from vrt_host.device import ports, tracebacks
+from vrt_host.device import ports
 from vrt_host.errors import UsageError
 
 BAUD = 115_200
@@ -137,7 +137,7 @@ def shown(line: str, *, as_json: bool) -> str:
     event = event_of(line)
     if as_json:
         return json.dumps(redacted(event or {"event": "console", "text": line}), ensure_ascii=False)
-    return readable(redacted(event)) if event else tracebacks.readable(clean(line))
+    return readable(redacted(event)) if event else clean(line)
 
 
 def opened(port: str) -> Any:

@@ -1,22 +1,33 @@
-"""Texts for MicroPython: shorter private names in a board's own modules, and what `ast.unparse` writes as it wants it."""
+"""Shorter and fewer private names in the firmware, where the device keeps every name once for all modules.
+
+A name costs a board some 15 to 30 bytes, and when the table that holds them is full it doubles in one piece. So what is private,
+that is, begins with an underscore and is used in one module or one family of classes, gets one of a few names that all of them
+share: `_a`, `_b` and so on, in the alphabet's order of the old ones. Constants (`_X = const(1)`) have no name on the device anyway.
+"""
 
 from __future__ import annotations
 
 import ast
+import functools
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
-from vrt_host.device.words import ASKED, FOREIGN, PARAMETERS, WORDS
+VERSION = 3
+"""Of the rules here; another one makes other files of the same sources."""
 
 _PAIR = re.compile(r"^( *)\(?(\w[\w.]*(?:, \w[\w.]*)+)\)? = \((.+)\)$", re.MULTILINE)
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_FRAME = re.compile(r'(File "([\w.]+)", line \d+, in )(_[a-z]{1,2})$')
 
 
-def shortened(tree: ast.Module, keywords: Collection[str] | None) -> ast.Module:
-    """A board's module with words that MicroPython knows for its private names, and for parameters that nobody names.
+def lean(source: Path) -> str:
+    """The text of a module with its private names shortened.
 
-    Changed in place. `keywords`: what the firmware names; None: all may be. Constants (`_X = const(1)`) have no name on the device anyway.
+    A module of the firmware's package `vrt` shares the names of its family, any other has its own. Raises SyntaxError.
     """
-    table = _table(tree)
+    table = _table(source)
+    tree = ast.parse(source.read_text("utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
             node.attr = table.get(node.attr, node.attr)
@@ -26,41 +37,7 @@ def shortened(tree: ast.Module, keywords: Collection[str] | None) -> ast.Module:
             node.name = table.get(node.name, node.name)
         elif isinstance(node, ast.Global | ast.Nonlocal):
             node.names = [table.get(name, name) for name in node.names]
-    if keywords is not None:
-        named = {*keywords, *(str(node.arg) for node in ast.walk(tree) if isinstance(node, ast.keyword))}
-        for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef):
-                _name_parameters(node, named)
-    return tree
-
-
-def _name_parameters(function: ast.FunctionDef, named: Collection[str]) -> None:
-    inside = list(ast.walk(function))
-    if any(isinstance(node, ast.FunctionDef | ast.Lambda) for node in inside[1:]):
-        return  # which may have parameters of the same name
-    taken = {node.id for node in inside if isinstance(node, ast.Name)}
-    taken |= {name for node in inside if isinstance(node, ast.Global | ast.Nonlocal) for name in node.names}
-    words = iter([word for word in PARAMETERS if word not in taken])
-    new = {
-        one.arg: next(words, one.arg)
-        for one in function.args.args
-        if one.arg != "self" and one.arg not in named
-    }
-    for node in inside:
-        if isinstance(node, ast.Name):
-            node.id = new.get(node.id, node.id)
-    for one in function.args.args:
-        one.arg = new.get(one.arg, one.arg)
-
-
-def long(name: str, tree: ast.Module) -> str:
-    """What the source calls a private name."""
-    return next((old for old, new in _table(tree).items() if new == name), name)
-
-
-def plain(text: str) -> str:
-    """What `ast.unparse` has written, without tuples that MicroPython would make in the heap: `(a, b) = (c, d)`."""
-    return _PAIR.sub(_bare, text)
+    return _PAIR.sub(_bare, ast.unparse(tree))
 
 
 def _bare(pair: re.Match[str]) -> str:
@@ -73,19 +50,46 @@ def _bare(pair: re.Match[str]) -> str:
     return f"{pair[1]}{pair[2]} = {pair[3]}"
 
 
-def _table(tree: ast.Module) -> dict[str, str]:
-    kept = set(_kept(tree))
-    if not _is_known(tree):
-        return {}
-    words = [word for word in WORDS if word not in kept | ASKED | FOREIGN]
-    return dict(zip(sorted(set(_private(tree)) - kept), words, strict=False))
+def readable(line: str, folder: Path) -> str:
+    """A line of a board's traceback with the name that the source has; `folder` holds the firmware's sources."""
+    found = _FRAME.search(line)
+    if found is None:
+        return line
+    path = folder.joinpath(*found[2].split("."))
+    source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    table = _table(source) if source.is_file() else {}
+    full = next((old for old, new in table.items() if new == found[3]), found[3])
+    return line[: found.start(3)] + full
 
 
-def _is_known(tree: ast.Module) -> bool:
-    """Whether all classes are the module's own: another's base may have any attribute."""
-    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
-    own = {one.name for one in classes}
-    return all(isinstance(base, ast.Name) and base.id in own for one in classes for base in one.bases)
+def _table(source: Path) -> dict[str, str]:
+    package = next((folder for folder in source.parents if folder.name == "vrt"), None)
+    files = {source, *(package.rglob("*.py") if package else ())}
+    return _tables(tuple(sorted((path, path.stat().st_mtime_ns) for path in files)))[source]
+
+
+@functools.lru_cache(maxsize=32)
+def _tables(stamps: tuple[tuple[Path, int], ...]) -> dict[Path, dict[str, str]]:
+    """For each file old name -> new name. The times are there so that a changed file is read again."""
+    trees = {path: ast.parse(path.read_text("utf-8"), str(path)) for path, _ in stamps}
+    owned = {path: set(_private(tree)) for path, tree in trees.items()}
+    families = _families(trees)
+    kept = set(_kept(trees.values()))
+    tables: dict[Path, dict[str, str]] = {}
+    for family in families:
+        names = sorted(set().union(*(owned[path] for path in family)) - kept)
+        table = dict(zip(names, _short(kept), strict=False))
+        tables.update(dict.fromkeys(family, table))
+    return tables
+
+
+def _short(taken: set[str]) -> Iterator[str]:
+    for length in (1, 2):
+        for number in range(len(_LETTERS) ** length):
+            first, last = divmod(number, len(_LETTERS))
+            name = "_" + (_LETTERS[first] if length == 2 else "") + _LETTERS[last]
+            if name not in taken:
+                yield name
 
 
 def _is_private(name: str | None) -> bool:
@@ -120,19 +124,35 @@ def _of_self(node: ast.Attribute) -> bool:
     return isinstance(node.value, ast.Name) and node.value.id == "self"
 
 
-def _kept(tree: ast.Module) -> Iterator[str]:
-    """Names that are taken, and private ones that must stay: used on other objects than `self`, in a text, or of arguments."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and not (_is_private(node.attr) and _of_self(node)):
-            yield node.attr
-        elif isinstance(node, ast.Name) and not _is_private(node.id):
-            yield node.id
-        elif isinstance(node, ast.FunctionDef | ast.ClassDef) and not _is_private(node.name):
-            yield node.name
-        elif isinstance(node, ast.alias):
-            yield from (node.name, node.asname or node.name)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node.value
-        elif isinstance(node, ast.keyword | ast.arg):
-            yield str(node.arg)
-    yield from PARAMETERS
+def _families(trees: dict[Path, ast.Module]) -> list[set[Path]]:
+    """The files whose classes inherit from one another go together."""
+    home = {
+        node.name: path
+        for path, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+    }
+    family = {path: {path} for path in trees}
+    for path, tree in trees.items():
+        for node in ast.walk(tree):
+            for base in node.bases if isinstance(node, ast.ClassDef) else ():
+                other = home.get(getattr(base, "id", getattr(base, "attr", "")), path)
+                if family[other] is not family[path]:
+                    family[path] |= family[other]
+                    for member in family[path]:
+                        family[member] = family[path]
+    return list({id(members): members for members in family.values()}.values())
+
+
+def _kept(trees: Iterable[ast.Module]) -> Iterator[str]:
+    """Names that must stay: used on other objects than `self`, imported, spelled out in a text, or of arguments."""
+    for tree in trees:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and _is_private(node.attr) and not _of_self(node):
+                yield node.attr
+            elif isinstance(node, ast.ImportFrom):
+                yield from (alias.name for alias in node.names if _is_private(alias.name))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _is_private(node.value):
+                yield node.value
+            elif isinstance(node, ast.keyword | ast.arg) and _is_private(node.arg):
+                yield str(node.arg)

@@ -64,7 +64,7 @@ def _wifi():
         pass
     old = w.status()
     w.connect(c['wifi_ssid'], c.get('wifi_password') or None)
-    from vrt.wifi import explain
+    from vrt.links.wifi import explain
     why = 'no answer'
     for i in range(80):
         if w.isconnected():
@@ -110,7 +110,7 @@ print(json.dumps(_clock(%r)))
 _HOST = """
 import sys, os, binascii, socket
 def _host():
-    from vrt.url import parse
+    from vrt.links.url import parse
     with open('config.json') as f:
         c = json.load(f)
     tls, host, port, path, header = parse(c['url'])
@@ -125,7 +125,7 @@ def _host():
         s.connect(a)
         if tls:
             stage = 'tls'
-            from vrt.tls import context
+            from vrt.links.tls import context
             ca = None
             if c.get('ca'):
                 with open(c['ca'], 'rb') as f:

@@ -40,9 +40,9 @@ else:
             if 'serial' not in _d:
                 raise ConfigError('config: "url" cannot be serial: this board has no port for it')
         else:
-            from vrt.url import parse
+            from vrt.links.url import parse
             if parse(_c['url'])[0]:
-                from vrt.tls import context
+                from vrt.links.tls import context
                 _ca = None
                 if _c['ca']:
                     try:

@@ -84,9 +84,7 @@ def build(runtime: Runtime, *, program: Path | None = None, tools: Path | None =
     for name, file in (("main", program), ("tools", tools)):
         if file is not None:
             folders.append(compiler.one(cross, name, file))
-    board, firmware = root() / "boards" / "sim", root() / "firmware"
-    if cross.binary:
-        board, firmware = compiler.board(cross, board), compiler.firmware(cross)
-    folders += [board, firmware]
+    for folder in (root() / "boards" / "sim", root() / "firmware"):
+        folders.append(compiler.tree(cross, folder) if cross.binary else folder)
     slower = "running the .py files, which start slower and need a larger heap"
     return Build(tuple(folders), f"{cross.note}: {slower}" if cross.note else "")
