@@ -1,4 +1,4 @@
-"""The four scenes with the agents of other systems, and through chains of them: board, host, another host's facade, a model behind it."""
+"""The four scenes with the agents of other systems, and through a chain: board, host, another host's facade, a model behind it."""
 
 import pytest
 from peers.chain import CHAINS
@@ -10,9 +10,6 @@ pytestmark = pytest.mark.timeout(110)
 SYSTEMS = ("aitp", "omnia")
 
 
-async def test_scenes_happen_with_every_system(tmp_path):
-    assert await all_played({name: SUBJECTS[name] for name in SYSTEMS}, tmp_path) == {}
-
-
-async def test_scenes_happen_through_a_facade(tmp_path):
-    assert await all_played(CHAINS, tmp_path) == {}
+async def test_scenes_happen_with_every_system_and_through_a_facade(tmp_path):
+    kinds = {**{name: SUBJECTS[name] for name in SYSTEMS}, **CHAINS}
+    assert await all_played(kinds, tmp_path) == {}

@@ -76,7 +76,7 @@ def test_provision_writes_and_keeps_what_was_before(board, monkeypatch, capsys):
         "New",
         "--url",
         "ws://10.0.0.2:8765/",
-        piped="wifi_password=new password\ntoken=t-1\n",
+        piped="wifi_password=new password\ntoken=new-token\n",
     )
     said = capsys.readouterr()
     assert (code, said.err) == (0, "")
@@ -84,11 +84,11 @@ def test_provision_writes_and_keeps_what_was_before(board, monkeypatch, capsys):
         "url": "ws://10.0.0.2:8765/",
         "wifi_ssid": "New",
         "wifi_password": "new password",
-        "token": "t-1",
+        "token": "new-token",
     }
     assert config_of(board, "config.old") == OLD
     assert "password: (set, not shown)" in said.out
-    for secret in ("new password", "t-1", "old password", "old-token"):
+    for secret in ("new password", "new-token", "old password", "old-token"):
         assert secret not in said.out + said.err
     board.wait_for(b"started")
 
