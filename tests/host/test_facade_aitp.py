@@ -341,12 +341,13 @@ async def test_what_comes_while_the_session_opens_waits():
         assert len(brain.audio) <= 32 * 4800
 
 
-async def test_whoever_does_not_read_is_cut_off(monkeypatch):
-    monkeypatch.setattr(aitp, "QUEUED", 8)
+@contextlib.asynccontextmanager
+async def cut_off(pieces=400):
+    """A host whose agent says so much, after a client that reads none of it was cut off."""
 
     def floods(agent, text):
         agent.port.emit(TurnBegin("t"))
-        for _ in range(400):
+        for _ in range(pieces):
             agent.port.emit(Text("t", "x" * 30_000))
 
     brain = Brain(floods)
@@ -357,6 +358,13 @@ async def test_whoever_does_not_read_is_cut_off(monkeypatch):
         async with asyncio.timeout(DEADLINE_S):
             await brain.closed.wait()
         client.ws.transport.abort()
+        yield host
+
+
+async def test_whoever_does_not_read_is_cut_off(monkeypatch):
+    monkeypatch.setattr(aitp, "QUEUED", 8)
+    async with cut_off():
+        pass
 
 
 async def test_when_the_tools_change_what_was_said_goes_on_in_the_context():

@@ -9,7 +9,7 @@ import ssl
 
 import pytest
 from host_client import DEADLINE_S
-from test_facade_aitp import CART, INIT, PAY, Client, Ears, answers, hears, serving, stream
+from test_facade_aitp import CART, INIT, PAY, Client, Ears, answers, cut_off, hears, serving, stream
 from test_guest import LOCK, Brain, board, call
 from test_updates import served
 from vrt_host import server
@@ -278,38 +278,13 @@ async def test_tools_that_change_all_the_time_open_no_session_each(monkeypatch):
 
 async def test_what_waits_for_a_client_that_does_not_read_is_bounded_in_bytes(monkeypatch):
     monkeypatch.setattr(web, "WAITING_BYTES", 1_000_000)
-
-    def floods(agent, text):
-        agent.port.emit(TurnBegin("t"))
-        for _ in range(400):
-            agent.port.emit(Text("t", "x" * 30_000))
-
-    brain = Brain(floods)
-    async with serving(brain) as host, host.aitp() as client:
-        await client.init()
-        client.ws.transport.pause_reading()
-        await client.say("x")
-        async with asyncio.timeout(DEADLINE_S):
-            await brain.closed.wait()
-        client.ws.transport.abort()
+    async with cut_off():
+        pass
 
 
 async def test_whoever_reads_nothing_is_cut_off_by_the_ping_that_it_does_not_take(monkeypatch):
     monkeypatch.setattr(aitp, "PING_S", 0.3)
-
-    def floods(agent, text):
-        agent.port.emit(TurnBegin("t"))
-        for _ in range(300):
-            agent.port.emit(Text("t", "x" * 30_000))
-
-    brain = Brain(floods)
-    async with serving(brain) as host, host.aitp() as client:
-        await client.init()
-        client.ws.transport.pause_reading()
-        await client.say("x")
-        async with asyncio.timeout(DEADLINE_S):
-            await brain.closed.wait()
-        client.ws.transport.abort()
+    async with cut_off(300) as host:
         await gone(host)
 
 

@@ -179,7 +179,7 @@ class Guest:
         given, made = _format(ready["input"]), _format(ready["output"])
         if input_ != given or output != made:
             # It brings numpy: only for those whose formats differ, and not on the event loop.
-            from vrt_host.speech import convert  # noqa: PLC0415
+            from vrt_host.speech import convert  # noqa: PLC0415  (it brings numpy)
 
             self._make = convert.Converter
         if input_ != given:
