@@ -19,8 +19,8 @@ def run(board):
     # Until it is stopped. Whatever goes wrong is in the log and on the LED, and every output takes its safe level. When the
     # running device crashes, a board that can does restart, and the safe-boot window is the time to stop it; else the error
     # is raised again.
-    began = time.ticks_ms()
     before = crashes(board)
+    began = time.ticks_ms()  # after the rest that many crashes in a row lead to
     from vrt.build import start
     from vrt.errors import ConfigError
 

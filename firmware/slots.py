@@ -10,6 +10,7 @@ import sys
 _FILE = "slot"
 _NEW = "slot.new"
 _CRASHES = "crash.json"
+_HANG_MS = 600_000  # that firmware on trial has until it watches itself; one that hangs before is not kept
 
 trial = ""  # the version that is being tried, while it is
 
@@ -62,6 +63,8 @@ def boot():
     sys.path.insert(0, choose())
     sys.modules.pop("main", None)  # the file that called us may go by that name
     try:
+        if trial:
+            _watch()
         import main  # noqa: PLC0415  (the slot's)
 
         main.main()
@@ -74,6 +77,14 @@ def boot():
         import machine  # noqa: PLC0415  (no simulator has it)
 
         machine.reset()
+
+
+def _watch():
+    try:
+        from machine import WDT  # noqa: PLC0415  (no simulator has it)
+    except ImportError:
+        return
+    WDT(timeout=_HANG_MS)
 
 
 def _failed(error):

@@ -174,8 +174,11 @@ def refusals_mean_nothing():
     rare=True,
 )
 def unknown_capabilities_refused():
-    def ready(method, self, message, now):
-        return not message.get("capabilities") and method(self, message, now)
+    def ready(method, self, message):
+        if set(message.get("capabilities", ())) <= {"tool-stream-v1"}:
+            return method(self, message)
+        self.end("UNSUPPORTED", "capabilities")
+        return False
 
     wrap(Session, "_ready", ready)
 

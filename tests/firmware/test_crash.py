@@ -121,6 +121,7 @@ def test_crashes_soon_after_the_start_never_end_in_a_loop():
     assert board.made_safe >= 2
     assert board.lights[-1] == "error"
     assert set(board.dog[1:]) == {3_600_000}
+    assert boot(memory).codes() == ["CRASHES", "CRASH"]  # from then on each time
 
 
 def test_who_mends_it_at_the_cable_waits_for_no_rest():

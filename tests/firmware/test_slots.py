@@ -49,6 +49,9 @@ def test_confirmed_trial_stays():
     done()
 
 
+watched = []  # what the watchdog was set to, in ms
+
+
 def boot(state, code, files=(), look=None):
     # Runs the firmware in b/, `code`; returns how it ended. The reset of the board is a SystemExit("reset"). files: (path, text)
     # that are on the flash; look: called while the flash is still there.
@@ -56,6 +59,10 @@ def boot(state, code, files=(), look=None):
         @staticmethod
         def reset():
             raise SystemExit("reset")
+
+        @staticmethod
+        def WDT(timeout):
+            watched.append(timeout)
 
     import os  # noqa: PLC0415
 
@@ -90,6 +97,15 @@ def test_firmware_on_trial_that_ends_starts_the_board_again():
         ended = boot("b? 2.0", code)
         assert isinstance(ended, SystemExit), code
         assert ended.args == ("reset",), code
+
+
+def test_firmware_on_trial_that_hangs_before_it_watches_itself_is_reset():
+    watched.clear()
+    boot("b? 2.0", "pass")
+    assert watched == [600_000]
+    watched.clear()
+    boot("b", "pass")
+    assert not watched
 
 
 def crash_log(code, files=()):

@@ -57,7 +57,7 @@ def test_image_of_a_classic_chip_begins_behind_its_first_page(tmp_path, monkeypa
     base = image_file.read(esp_image.write(tmp_path, "esp32"), board)
     made = image.make(base, {"x": b"1"}, 4 << 20)
     assert image.read(made[VFS - 0x1000 :], 512) == {"x": b"1"}
-    assert json.loads(image.manifest(board, base, "x.bin"))["builds"] == [
+    assert json.loads(image.manifest(base, "x.bin"))["builds"] == [
         {"chipFamily": "ESP32", "parts": [{"path": "x.bin", "offset": 0x1000}]}
     ]
 
@@ -75,7 +75,7 @@ def test_micropython_mounts_it_and_starts_what_is_in_it(board, tmp_path, capsys)
 def test_manifest_is_for_esp_web_tools(board, tmp_path, capsys):
     assert vrt(capsys, "--micropython", esp_image.write(tmp_path), "--out", tmp_path / "o.bin")[0] == 0
     assert json.loads((tmp_path / "o.manifest.json").read_text()) == {
-        "name": "vRT Edge on Test board",
+        "name": "vRT Edge",  # the first of `info` in firmware/vrt/setup/onboard.py
         "version": "0.1.0",
         "new_install_prompt_erase": True,
         "builds": [{"chipFamily": "ESP32-S3", "parts": [{"path": "o.bin", "offset": 0}]}],

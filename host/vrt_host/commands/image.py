@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
         return 1
     manifest = out.with_suffix(".manifest.json")
     _write(out, made)
-    _write(manifest, image.manifest(profile, base, out.name).encode())
+    _write(manifest, image.manifest(base, out.name).encode())
     print(
         f"{out}: {len(made):,} bytes, to be written at {base.offset:#x}: MicroPython {'.'.join(map(str, base.version))}, "
         f"and at {vfs.offset:#x} the files ({len(files)}, {sum(map(len, files.values())):,} bytes) "

@@ -75,11 +75,11 @@ def read(system: bytes, blocks: int) -> dict[str, bytes]:
     return made
 
 
-def manifest(profile: Profile, image: Image, name: str) -> str:
+def manifest(image: Image, name: str) -> str:
     """For ESP Web Tools: what to write where, for a page beside which the file `name` lies."""
     part = {"path": name, "offset": image.offset}
     made = {
-        "name": f"vRT Edge on {profile.data['name']}",
+        "name": "vRT Edge",  # as Improv says it: by that a page tells an update from a first install
         "version": __version__,
         "new_install_prompt_erase": True,
         "builds": [{"chipFamily": CHIPS[image.mcu], "parts": [part]}],
