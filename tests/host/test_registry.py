@@ -1,6 +1,7 @@
 """The agents by name."""
 
 import re
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -123,3 +124,14 @@ def test_agent_that_can_do_more_than_opus_needs_no_opus(monkeypatch):
     monkeypatch.setitem(sys.modules, "opuslib_next", None)
     registry.prepare(Both)
     registry.prepare(EchoAgent)
+
+
+def test_host_of_a_small_agent_loads_nothing_large():
+    """numpy alone is 15 MiB of each host."""
+    code = (
+        "import sys; from vrt_host.commands import serve; from vrt_host.agents import registry\n"
+        "make = registry.factory('echo'); registry.prepare(make); make()\n"
+        "print(*sys.modules.keys() & {'aiohttp', 'cryptography', 'matplotlib', 'numpy', 'pydantic', 'rich', 'samplerate'})"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == []

@@ -9,7 +9,6 @@ from typing import Any
 
 from vrt_host.agents.base import Agent
 from vrt_host.errors import UsageError
-from vrt_host.speech import opus
 
 LOCAL = "vrt_host.agents.local"
 
@@ -94,6 +93,8 @@ def prepare(agents: Callable[[], Agent]) -> None:
     abilities = getattr(agents, "abilities", None)
     for able in (abilities.inputs, abilities.outputs) if abilities else ():
         if able and all(one.encoding == "opus" for one in able):
+            from vrt_host.speech import opus  # noqa: PLC0415  (its numpy is 15 MiB, and few agents need it)
+
             opus.load()
 
 
