@@ -18,6 +18,7 @@ _OMNIA_FACADE = "host/test_facade_omnia.py::test_"
 _OMNIA_CALLS = "host/test_facade_omnia_calls.py::test_"
 _OMNIA_MEDIA = "host/test_facade_omnia_media.py::test_"
 _AITP_AGENT = "host/test_aitp.py::test_"
+_OUTBOX = "host/test_outbox.py::test_"
 _AITP_MESSAGES = "host/test_aitp_messages.py::test_"
 _AITP_DIALOGUE = "host/test_aitp_dialogue.py::test_"
 
@@ -101,8 +102,8 @@ PROOFS = {
     "speech.listener.LONGEST_MS": "host/test_vad.py::test_listener_caps_an_utterance_and_then_waits_for_silence",
     "agents.local._MAX_TEXT": "host/test_local.py::test_text_that_is_not_understood_is_answered_by_what_can_be",
     "agents.gemini_link._MAX_BYTES": "host/test_gemini_link.py::test_message_that_is_too_large_ends_the_connection",
-    "agents.gemini_live._MIC_BYTES": "host/test_gemini_live.py::test_audio_waits_for_the_next_connection_and_is_bounded",
-    "agents.gemini_live._FRAMES": "host/test_gemini_live.py::test_messages_that_wait_for_a_connection_are_bounded",
+    "agents.outbox.AUDIO_BYTES": _OUTBOX + "audio_that_waits_is_bounded_and_that_is_told_once_a_connection",
+    "agents.gemini_live._MESSAGES": _OUTBOX + "messages_that_wait_are_bounded",
     "agents.mouth.MOST_BYTES": "host/test_gemini_live.py::test_reading_stops_when_a_reply_is_far_ahead",
     "agents.mouth.EVENTS": _AITP_AGENT + "reading_stops_when_a_reply_is_far_ahead",
     "agents.aitp_link._MAX_BYTES": _AITP_AGENT + "message_that_is_too_large_ends_the_connection",
@@ -116,15 +117,13 @@ PROOFS = {
     "agents.aitp_turn._CHARACTERS": _AITP_DIALOGUE + "history_is_bounded",
     "agents.aitp_turns._ANSWER_S": _AITP_DIALOGUE + "answer_that_does_not_come_within_30_s_is_given_up",
     "agents.aitp_turns._INPUTS": _AITP_DIALOGUE + "inputs_that_wait_are_bounded",
-    "agents.aitp._MIC_BYTES": _AITP_AGENT + "audio_waits_for_the_next_connection_and_is_bounded",
-    "agents.aitp._FRAMES": _AITP_AGENT + "messages_that_wait_for_a_connection_are_bounded",
+    "agents.aitp._MESSAGES": _OUTBOX + "messages_that_wait_are_bounded",
     "agents.omnia_link._FRAME_BYTES": _OMNIA + "message_that_is_too_large_ends_the_connection",
     "agents.omnia_frames.TRANSFER_BYTES": _OMNIA_MESSAGES + "transfer_has_a_limit",
     "agents.omnia_frames._TRANSFERS": _OMNIA_MESSAGES + "transfers_at_once_are_few",
     "agents.omnia_mouth._MEDIA": _OMNIA_DIALOGUE + "media_under_way_are_bounded",
     "agents.omnia_sound._REORDERED": _OMNIA_MESSAGES + "chunk_that_never_comes_is_not_waited_for_for_ever",
-    "agents.omnia._MIC_BYTES": _OMNIA + "user_audio_is_bounded_while_there_is_no_connection",
-    "agents.omnia._FRAMES": _OMNIA + "messages_that_wait_are_bounded",
+    "agents.omnia._MESSAGES": _OUTBOX + "messages_that_wait_are_bounded",
     "agents.omnia_sender._TOLD": _OMNIA_DIALOGUE + "what_waits_for_the_next_message_is_bounded",
     "agents.omnia_sender.PATIENCE_S": _OMNIA_DIALOGUE + "answer_that_goes_on_for_ever_costs_the_connection",
     "agents.omnia.GRACE_S": _OMNIA + "call_that_is_not_parked_any_more_begins_anew",

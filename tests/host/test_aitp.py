@@ -13,7 +13,7 @@ from agent_stage import answering, started
 from peers.plan import quiet, tone
 from peers.process import DEADLINE_S, PeerProcess
 from pydantic import SecretStr
-from vrt_host.agents import aitp, aitp_link, mouth, registry
+from vrt_host.agents import aitp, aitp_link, mouth, outbox, registry
 from vrt_host.agents import aitp_messages as messages
 from vrt_host.agents.aitp import Aitp, Options
 from vrt_host.agents.base import AgentError, Audio, Call, Text, Tool, ToolResult, Transcript, TurnBegin
@@ -277,7 +277,7 @@ async def test_text_that_may_not_have_arrived_is_sent_again_and_no_other(arrived
         async with started(agent, format_=aitp.INPUT) as port:
             await comes_true(lambda: not agent._page.due)
             agent.user_text("Hello")
-            await comes_true(lambda: not agent._frames and arrived != bool(agent._unconfirmed))
+            await comes_true(lambda: not agent._out.messages and arrived != bool(agent._unconfirmed))
             sockets[0].transport.abort()
             await again.wait()
             if arrived:
@@ -290,7 +290,7 @@ async def test_text_that_may_not_have_arrived_is_sent_again_and_no_other(arrived
 
 
 async def test_audio_waits_for_the_next_connection_and_is_bounded(peer, monkeypatch, caplog):
-    monkeypatch.setattr(aitp, "_MIC_BYTES", 32_000)
+    monkeypatch.setattr(outbox, "AUDIO_BYTES", 32_000)
     async with talking(peer, reconnect_delay_ms=50) as (agent, _):
         await peer.seen("context")
         await peer.refuse("rate", times=2)
@@ -301,14 +301,6 @@ async def test_audio_waits_for_the_next_connection_and_is_bounded(peer, monkeypa
         agent.user_audio(SPEECH + quiet(0.5, "pcm16", 16_000))
         assert (await peer.seen("speech_started"))["ms"] <= 200
         assert caplog.text.count("the oldest is dropped") == 1
-
-
-async def test_messages_that_wait_for_a_connection_are_bounded(caplog):
-    agent = agent_for(1)
-    for number in range(aitp._FRAMES + 2):
-        agent.send("TOOL_RESULT", {"callId": str(number)})
-    assert [payload["callId"] for _, payload in agent._frames][0::511] == ["2", "513"]
-    assert "the oldest is dropped" in caplog.text
 
 
 @pytest.mark.parametrize("what", [{"say": "This has no end.", "seconds": None}, {"say": "x", "seconds": 60}])

@@ -11,8 +11,8 @@ from agent_stage import started
 from peers.plan import quiet, tone
 from peers.process import DEADLINE_S, PeerProcess
 from pydantic import SecretStr
-from vrt_host.agents import gemini_live, mouth
 from vrt_host.agents import gemini_messages as messages
+from vrt_host.agents import gemini_live, mouth, outbox
 from vrt_host.agents.base import AgentError, Audio, Call, Tool, ToolResult, TurnBegin
 from vrt_host.agents.gemini_link import Link
 from vrt_host.agents.gemini_live import GeminiLive, Options
@@ -232,7 +232,7 @@ async def test_connection_lost_in_an_answer_is_told_once(peer, caplog):
 
 async def test_audio_waits_for_the_next_connection_and_is_bounded(peer, monkeypatch, caplog):
     monkeypatch.setattr(Backoff, "next", lambda self, error=None: 0.05)
-    monkeypatch.setattr(gemini_live, "_MIC_BYTES", 32_000)
+    monkeypatch.setattr(outbox, "AUDIO_BYTES", 32_000)
     async with talking(peer) as (agent, port):
         await peer.seen("setup")
         await peer.refuse("rate", times=2)
@@ -248,14 +248,6 @@ async def test_audio_waits_for_the_next_connection_and_is_bounded(peer, monkeypa
         errors = port.all(AgentError)
         assert len(errors) == 1
         assert errors[0].recoverable
-
-
-async def test_messages_that_wait_for_a_connection_are_bounded(caplog):
-    agent = GeminiLive(Options(api_key=SecretStr(KEY)))
-    for number in range(gemini_live._FRAMES + 2):
-        agent.send({"number": number})
-    assert [frame["number"] for frame in agent._frames] == [*range(2, gemini_live._FRAMES + 2)]
-    assert "the oldest is dropped" in caplog.text
 
 
 async def test_result_waits_for_the_next_connection(peer):

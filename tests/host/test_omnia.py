@@ -283,16 +283,6 @@ async def test_message_that_is_too_large_ends_the_connection(peer, monkeypatch):
         await port.ends()
 
 
-async def test_messages_that_wait_are_bounded(monkeypatch, caplog):
-    monkeypatch.setattr(omnia, "_FRAMES", 2)
-    agent = OmniaAgent(Options(base_url="ws://127.0.0.1:1"))
-    agent._parked_until = 1.0
-    for number in range(3):
-        agent.send({"type": "tool_call_ack", "tool_call_ack": {"call_id": f"{number}"}})
-    assert [one["tool_call_ack"]["call_id"] for one in agent._frames] == ["1", "2"]
-    assert "the oldest is dropped" in caplog.text
-
-
 async def test_broken_frames_are_told_once_a_connection_and_survived(peer, caplog):
     async with talking(peer) as (agent, port):
         for broken in ("{", '{"type": "chunk", "content": 5}'):
@@ -455,17 +445,6 @@ async def test_user_who_speaks_up_interrupts(peer):
 
 async def test_agent_that_never_started_can_be_closed():
     await OmniaAgent(Options(base_url="ws://127.0.0.1:1")).close()
-
-
-async def test_user_audio_is_bounded_while_there_is_no_connection(monkeypatch, caplog):
-    monkeypatch.setattr(omnia, "_MIC_BYTES", 6_400)
-    agent = OmniaAgent(Options(base_url="ws://127.0.0.1:1"))
-    agent._loop = asyncio.get_running_loop()
-    for number in range(4):
-        agent.user_audio(bytes([number]) * 3_200)
-    agent._stall.cancel()
-    assert [part[0] for part in agent._mic] == [2, 3]
-    assert caplog.text.count("the oldest is dropped") == 1
 
 
 async def test_answer_that_is_far_ahead_is_not_read_on(peer, monkeypatch):

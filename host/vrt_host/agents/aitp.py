@@ -36,6 +36,7 @@ from vrt_host.agents.base import (
 )
 from vrt_host.agents.mouth import Mouth
 from vrt_host.agents.options import shown
+from vrt_host.agents.outbox import CHUNK_BYTES, INPUT, Outbox
 from vrt_host.agents.provider import ProviderError
 from vrt_host.agents.tasks import Tasks
 from vrt_host.errors import AgentStartError, UsageError
@@ -45,14 +46,9 @@ log = logging.getLogger(__name__)
 
 __all__ = ["Aitp", "Options"]
 
-INPUT = Format("pcm16", messages.INPUT_RATE)
 OUTPUT = Format("pcm16", messages.OUTPUT_RATE)
 
-_MIC_BYTES = 5 * INPUT.bytes_per_second
-"""Of the user's audio that may wait while there is no connection; beyond it the oldest is dropped."""
-_CHUNK_BYTES = INPUT.bytes_per_second // 10
-"""In one message, when so much has gathered or a message is due: ten in a second, of the hundred that a server takes."""
-_FRAMES = 512
+_MESSAGES = 512
 """Messages to the server that may wait, audio apart."""
 _TICK_S = 0.1
 _STALL_S = 0.5
@@ -77,18 +73,14 @@ class Aitp(Agent):
         self._tasks = Tasks(self.name, self._failed)
         self._link: Link | None = None
         self._malformed = False
-        self._frames: deque[tuple[str, Frame]] = deque()
+        self._out = Outbox[tuple[str, Frame]](self.name, _MESSAGES)
         self._unconfirmed: deque[Frame] = deque()
         """What the user said, and no sign has come that the server has it."""
-        self._mic: deque[bytes] = deque()
-        self._mic_bytes = 0
-        self._mic_dropped = False
         self._mic_at = 0.0
         self._heard_bytes = 0
         """Of audio since the user began to speak."""
         self._streaming = False
         self._deaf = self._deaf_told = False
-        self._to_send = asyncio.Event()
         self._mouth = Mouth()
         self._timer: asyncio.TimerHandle | None = None
         self._over = False
@@ -162,17 +154,9 @@ class Aitp(Agent):
             self._ears.hear(payload)
         if self._options.voice == "message":
             return
-        self._mic.append(payload)
-        self._mic_bytes += len(payload)
-        while self._mic_bytes > _MIC_BYTES:
-            self._mic_bytes -= len(self._mic.popleft())
-            if not self._mic_dropped:
-                self._mic_dropped = True
-                log.warning(
-                    "aitp: the user's audio cannot be sent as fast as it comes; the oldest is dropped"
-                )
-        if self._mic_bytes >= _CHUNK_BYTES:
-            self._to_send.set()
+        self._out.hear(payload)
+        if self._out.audio_bytes >= CHUNK_BYTES:  # ten messages in a second: a server takes a hundred
+            self._out.news.set()
         self._watch()
 
     def _on_began(self) -> None:
@@ -208,7 +192,7 @@ class Aitp(Agent):
     def context(self, value: Json) -> None:
         """`Agent.context`; many changes at once are one message, which goes out before all that waits."""
         self._page.change(value)
-        self._to_send.set()
+        self._out.news.set()
 
     # --- what the dialogue makes (`aitp_turn.Outlet`)
 
@@ -234,11 +218,7 @@ class Aitp(Agent):
 
     def send(self, type_: str, payload: Frame) -> None:
         """To the server, when it is there."""
-        if len(self._frames) >= _FRAMES:
-            log.warning("aitp: more than %d messages wait for the server; the oldest is dropped", _FRAMES)
-            self._frames.popleft()
-        self._frames.append((type_, payload))
-        self._to_send.set()
+        self._out.put((type_, payload))
 
     def report(
         self, text: str, turn: str | None = None, *, final: bool = False, advice: str | None = None
@@ -264,7 +244,7 @@ class Aitp(Agent):
     def context_changed(self) -> None:
         """The server has to be told the context again."""
         self._page.due = True
-        self._to_send.set()
+        self._out.news.set()
 
     # --- time
 
@@ -279,8 +259,8 @@ class Aitp(Agent):
             if self._ears is None:
                 self._dialogue.speech_ended("user_stop")
         self._dialogue.tick()
-        if self._mic:
-            self._to_send.set()
+        if self._out.audio_bytes:
+            self._out.news.set()
         self._watch()
 
     # --- connections
@@ -342,16 +322,18 @@ class Aitp(Agent):
                 if self._page.due:
                     update = self._page.update(self._dialogue.history.before())
                     await link.send(messages.message("CONTEXT_UPDATE", update, link.session))
-                elif self._frames and not (self._frames[0][0] == "VOICE_INPUT_END" and self._mic):
+                elif self._out.messages and not (
+                    self._out.messages[0][0] == "VOICE_INPUT_END" and self._out.audio_bytes
+                ):
                     await self._send_frame(link)
-                elif self._mic:
+                elif self._out.audio_bytes:
                     await self._send_audio(link)
                 else:
-                    self._to_send.clear()
-                    await self._to_send.wait()
+                    self._out.news.clear()
+                    await self._out.news.wait()
 
     async def _send_frame(self, link: Link) -> None:
-        type_, payload = self._frames.popleft()
+        type_, payload = self._out.messages.popleft()
         if type_ == "USER_INPUT":  # what may not have arrived is sent again on the next connection
             self._unconfirmed.append(payload)
         await link.send(messages.message(type_, payload, link.session))
@@ -359,24 +341,26 @@ class Aitp(Agent):
             await link.confirmed(self._unconfirmed.popleft)
 
     async def _send_audio(self, link: Link) -> None:
-        payload = b""
-        while self._mic and len(payload) < _CHUNK_BYTES:
-            payload += self._mic.popleft()
-        self._mic_bytes -= len(payload)
-        sound = {"data": messages.encoded(payload), "mimeType": messages.sound_type(INPUT.sample_rate)}
+        sound = {
+            "data": messages.encoded(self._out.chunk()),
+            "mimeType": messages.sound_type(INPUT.sample_rate),
+        }
         await link.send(messages.message("AUDIO_STREAM", sound, link.session))
-        if self._mic_bytes < _CHUNK_BYTES and not (self._frames or self._page.due):
-            self._to_send.clear()
+        if self._out.audio_bytes < CHUNK_BYTES and not (self._out.messages or self._page.due):
+            self._out.news.clear()
             self._watch()
-            await self._to_send.wait()
+            await self._out.news.wait()
 
     def _lost(self, error: AitpError) -> None:
         """The connection ended by itself. The device is told where that costs it something."""
         if self._over:
             return
-        unsent = [*self._unconfirmed, *(payload for type_, payload in self._frames if type_ == "USER_INPUT")]
+        unsent = [
+            *self._unconfirmed,
+            *(payload for type_, payload in self._out.messages if type_ == "USER_INPUT"),
+        ]
         self._unconfirmed = deque()
-        self._frames.clear()
+        self._out.messages.clear()
         turn = self._dialogue.lost(unsent)
         log.log(logging.ERROR if error.final else logging.WARNING, "%s", self._line(error))
         if error.final:
@@ -408,12 +392,13 @@ class Aitp(Agent):
         first = messages.handshake(shown(self._options.api_key), __version__)
         link, ack, came = await Link.open(url, headers, first, self._options.connect_timeout_s)
         self._link = link
-        self._malformed = self._mic_dropped = False
+        self._malformed = False
+        self._out.connected()
         self._told = ("", float("-inf"))
-        self._frames.clear()
+        self._out.messages.clear()
         self._deaf = "audio" not in ack.capabilities
         self._page.heed(ack)
-        self._to_send.set()
+        self._out.news.set()
         self._dialogue.connected()
         for message in came:
             self._take(message)

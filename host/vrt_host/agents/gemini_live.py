@@ -33,6 +33,7 @@ from vrt_host.agents.gemini_options import Options
 from vrt_host.agents.model_tools import ToolNames
 from vrt_host.agents.mouth import Mouth
 from vrt_host.agents.options import shown
+from vrt_host.agents.outbox import INPUT, Outbox
 from vrt_host.agents.provider import Backoff, ProviderError
 from vrt_host.agents.tasks import Tasks
 from vrt_host.errors import AgentStartError
@@ -41,16 +42,11 @@ log = logging.getLogger(__name__)
 
 __all__ = ["GeminiLive", "Options"]
 
-INPUT = Format("pcm16", 16_000)
 OUTPUT = Format("pcm16", messages.OUTPUT_RATE)
 
-_MIC_BYTES = 5 * INPUT.bytes_per_second
-"""Of the user's audio that may wait while there is no connection; beyond it the oldest is dropped."""
-_CHUNK_BYTES = INPUT.bytes_per_second // 10
-"""In one message, when some has gathered."""
 _AGAIN = 8
-"""Of such messages, the newest that nothing was answered to: an exchange may come between the first words and their notice."""
-_FRAMES = 64
+"""Of the messages with audio, the newest that nothing was answered to: an exchange may come between the first words and their notice."""
+_MESSAGES = 64
 """Messages to the model that may wait, audio apart."""
 _HANDLE_S = 2.0
 """How long an exchange waits for a handle that knows the last answer, too."""
@@ -81,13 +77,9 @@ class GeminiLive(Agent):
         self._going = False
         """The server has said that it will close the connection."""
         self._malformed = False
-        self._frames: deque[Frame] = deque()
-        self._mic: deque[bytes] = deque()
-        self._mic_bytes = 0
-        self._mic_dropped = False
+        self._out = Outbox[Frame](self.name, _MESSAGES)
         self._unanswered: deque[bytes] = deque(maxlen=_AGAIN)
         self._streaming = False
-        self._to_send = asyncio.Event()
         self._mouth = Mouth()
         self._at_rest = asyncio.Event()
         self._handle_news = asyncio.Event()
@@ -132,19 +124,11 @@ class GeminiLive(Agent):
 
     def user_audio(self, payload: bytes) -> None:
         """`Agent.user_audio`."""
-        self._mic.append(payload)
-        self._mic_bytes += len(payload)
-        while self._mic_bytes > _MIC_BYTES:
-            self._mic_bytes -= len(self._mic.popleft())
-            if not (self._mic_dropped or self._dialogue.deaf):
-                self._mic_dropped = True
-                log.warning(
-                    "gemini: the user's audio cannot be sent as fast as it comes; the oldest is dropped"
-                )
+        self._out.hear(payload, wanted=not self._dialogue.deaf)
         self._streaming = self._dialogue.hears = True
         self._heard_at = self._loop.time()
         self._watch()
-        self._to_send.set()
+        self._out.news.set()
 
     def interrupted(self, turn: str, heard: Sequence[Heard]) -> None:
         """`Agent.interrupted`."""
@@ -175,11 +159,7 @@ class GeminiLive(Agent):
 
     def send(self, frame: Frame) -> None:
         """To the model, when there is a connection."""
-        if len(self._frames) >= _FRAMES:
-            log.warning("gemini: more than %d messages wait for a connection; the oldest is dropped", _FRAMES)
-            self._frames.popleft()
-        self._frames.append(frame)
-        self._to_send.set()
+        self._out.put(frame)
 
     # --- time
 
@@ -231,8 +211,7 @@ class GeminiLive(Agent):
                 return
             link = renewed
             if error is None:
-                self._mic.extendleft(reversed(self._unanswered))
-                self._mic_bytes += sum(map(len, self._unanswered))
+                self._out.again(self._unanswered)
             self._unanswered.clear()
 
     async def _hold(self, link: Link) -> ProviderError | None:
@@ -308,7 +287,7 @@ class GeminiLive(Agent):
         if self._dialogue.waiting or self._dialogue.doubtful:
             self._watch()
         if message.cancelled:
-            self._to_send.set()  # it may hear again
+            self._out.news.set()  # it may hear again
         self._moved()
 
     def _report_malformed(self, error: ProviderError) -> None:
@@ -323,32 +302,30 @@ class GeminiLive(Agent):
             while True:
                 while (frame := self._next_frame()) is not None:
                     await link.send(frame)
-                payload = b""
-                while self._mic and len(payload) < _CHUNK_BYTES and not self._dialogue.deaf:
-                    payload += self._mic.popleft()
-                if payload:
-                    self._mic_bytes -= len(payload)
+                if not self._dialogue.deaf and (payload := self._out.chunk()):
                     await link.send(messages.audio(payload))
                     self._unanswered.append(payload)
                     continue
-                self._to_send.clear()
-                await self._to_send.wait()
+                self._out.news.clear()
+                await self._out.news.wait()
 
     def _next_frame(self) -> Frame | None:
         """The next message that may go now: input waits while the model takes none, and the end of the audio for the audio.
 
         Results go before all else, for the model may be waiting for them.
         """
-        deaf = self._dialogue.deaf or any("toolResponse" in frame for frame in self._frames)
-        for place, frame in enumerate(self._frames):
-            if not (deaf and "realtimeInput" in frame) and not (frame is messages.AUDIO_END and self._mic):
-                del self._frames[place]
+        deaf = self._dialogue.deaf or any("toolResponse" in frame for frame in self._out.messages)
+        for place, frame in enumerate(self._out.messages):
+            if not (deaf and "realtimeInput" in frame) and not (
+                frame is messages.AUDIO_END and self._out.audio_bytes
+            ):
+                del self._out.messages[place]
                 return frame
         return None
 
     def _lost(self, error: ProviderError, *, told: bool = False) -> None:
         """The connection ended by itself. The device is told where that costs it something, or where it is to be `told`."""
-        self._frames.clear()
+        self._out.messages.clear()
         turn = self._dialogue.lost()
         log.log(logging.WARNING if error.passing else logging.ERROR, "%s", self._line(error))
         if turn is not None or told or not error.passing:
@@ -369,7 +346,7 @@ class GeminiLive(Agent):
             try:
                 return await self._open()
             except ProviderError as error:
-                self._frames.clear()
+                self._out.messages.clear()
                 turn = self._dialogue.lost()
                 log.log(logging.WARNING if error.passing else logging.ERROR, "%s", self._line(error))
                 if turn is not None or not told or not error.passing:
@@ -394,7 +371,8 @@ class GeminiLive(Agent):
             link, came = await self._connect(None)
         if not resumed:
             self._handle = None
-        self._going = self._mic_dropped = False
+        self._going = False
+        self._out.connected()
         self._dialogue.connected(anew=not resumed)
         for message in came:
             self._take(message)

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -35,6 +34,7 @@ from vrt_host.agents.omnia_link import Link
 from vrt_host.agents.omnia_messages import Connected, Failure, Incoming, Message, SessionConfig, UploadReady
 from vrt_host.agents.omnia_options import Options
 from vrt_host.agents.omnia_sound import INPUT, OUTPUT, Microphone
+from vrt_host.agents.outbox import Outbox
 from vrt_host.agents.provider import Backoff, ProviderError
 from vrt_host.agents.tasks import Tasks
 from vrt_host.errors import AgentStartError
@@ -49,11 +49,7 @@ STALL_S = 0.6
 """No audio for so long: the microphone was switched off."""
 _SILENCE = bytes(INPUT.bytes_per_second)
 """A second, by which the facade hears that an utterance has ended: `IsLast` would end the session."""
-_MIC_BYTES = 5 * INPUT.bytes_per_second
-"""Of the user's audio that may wait while there is no connection; beyond it the oldest is dropped."""
-_CHUNK_BYTES = INPUT.bytes_per_second // 10
-"""In one frame, when some has gathered."""
-_FRAMES = 256
+_MESSAGES = 256
 """Messages to the facade that may wait."""
 _UPLOAD_S = 60.0
 
@@ -79,15 +75,11 @@ class OmniaAgent(Agent):
         self._parked_until: float | None = None
         self._broken: asyncio.Future[ProviderError | None] | None = None
         self._malformed = False
-        self._frames: deque[Message] = deque()
+        self._out = Outbox[Message](self.name, _MESSAGES)
         self._unconfirmed: list[Message] = []
         """Results that were sent, and may not have arrived."""
-        self._mic: deque[bytes] = deque()
-        self._mic_bytes = 0
-        self._mic_dropped = False
         self._deaf_until = 0.0
         self._stall: asyncio.TimerHandle | None = None
-        self._to_send = asyncio.Event()
         self._mouth = Mouth()
         self._upload_answer: asyncio.Future[UploadReady | Failure] | None = None
         self._uploading: asyncio.Task[None] | None = None
@@ -139,16 +131,8 @@ class OmniaAgent(Agent):
         self._stall = self._loop.call_later(STALL_S, self._hear, _SILENCE)
 
     def _hear(self, payload: bytes) -> None:
-        self._mic.append(payload)
-        self._mic_bytes += len(payload)
-        while self._mic_bytes > _MIC_BYTES:
-            self._mic_bytes -= len(self._mic.popleft())
-            if not self._mic_dropped:
-                self._mic_dropped = True
-                log.warning(
-                    "omnia: the user's audio cannot be sent as fast as it comes; the oldest is dropped"
-                )
-        self._to_send.set()
+        self._out.hear(payload)
+        self._out.news.set()
 
     def interrupted(self, turn: str, heard: Sequence[Heard]) -> None:
         """`Agent.interrupted`."""
@@ -188,11 +172,7 @@ class OmniaAgent(Agent):
                 self._loop.call_soon(self._dialogue.feed, Failure("TOO_LARGE", error))
                 return
             message = messages.failure(message["tool_result"]["call_id"], f"FAILED: {said}")
-        if len(self._frames) >= _FRAMES:
-            log.warning("omnia: more than %d messages wait; the oldest is dropped", _FRAMES)
-            self._frames.popleft()
-        self._frames.append(message)
-        self._to_send.set()
+        self._out.put(message)
 
     def cut(self) -> None:
         """Give the connection up, for good."""
@@ -218,8 +198,7 @@ class OmniaAgent(Agent):
         """No audio for so long; then a new audio session."""
         self._deaf_until = self._loop.time() + seconds
         self._microphone.begin()
-        self._mic.clear()
-        self._mic_bytes = 0
+        self._out.forget_audio()
         if self._stall is not None:
             self._stall.cancel()
 
@@ -296,12 +275,13 @@ class OmniaAgent(Agent):
     def _greeted(self, link: Link, hello: Connected) -> None:
         self._link, self._max_bytes = link, hello.max_bytes
         self._parked_until = None
-        self._malformed = self._mic_dropped = False
-        self._frames.extendleft(reversed(self._unconfirmed))
+        self._malformed = False
+        self._out.connected()
+        self._out.messages.extendleft(reversed(self._unconfirmed))
         self._unconfirmed.clear()
         if not hello.resumed:
-            results = [one["tool_result"] for one in self._frames if one["type"] == "tool_result"]
-            self._frames.clear()
+            results = [one["tool_result"] for one in self._out.messages if one["type"] == "tool_result"]
+            self._out.messages.clear()
             told = [f"(What a tool gave while the connection was lost: {json.dumps(one)})" for one in results]
             self._dialogue.sender.tell(told)
             self._microphone.begin()
@@ -349,24 +329,20 @@ class OmniaAgent(Agent):
         """Control first; audio as it has gathered. Ends with the connection."""
         with contextlib.suppress(ProviderError):  # the reader says it, too
             while True:
-                while self._frames:
-                    message = self._frames.popleft()
+                while self._out.messages:
+                    message = self._out.messages.popleft()
                     if message["type"] == "tool_result":
                         self._unconfirmed.append(message)
                     await link.send(message)
                     if message["type"] in ("message", "tool_result"):
                         await link.confirm(self._confirmed)
-                payload = b""
-                while self._mic and len(payload) < _CHUNK_BYTES:
-                    payload += self._mic.popleft()
-                if payload:
-                    self._mic_bytes -= len(payload)
+                if payload := self._out.chunk():
                     frame = self._microphone.frame(payload, self._dialogue.sender.own)
                     if frame is not None:
                         await link.send_frame(frame)
                     continue
-                self._to_send.clear()
-                await self._to_send.wait()
+                self._out.news.clear()
+                await self._out.news.wait()
 
     def _confirmed(self) -> None:
         self._unconfirmed.clear()
@@ -381,8 +357,8 @@ class OmniaAgent(Agent):
         if parked:
             self._parked_until = self._loop.time() + GRACE_S
         else:
-            self._unconfirmed += [one for one in self._frames if one["type"] == "tool_result"]
-            self._frames.clear()
+            self._unconfirmed += [one for one in self._out.messages if one["type"] == "tool_result"]
+            self._out.messages.clear()
         if error is None:
             error = ProviderError("gone", "the answer was given up")
         else:
