@@ -11,8 +11,8 @@ from agent_stage import started
 from peers.plan import quiet, tone
 from peers.process import DEADLINE_S, PeerProcess
 from pydantic import SecretStr
-from vrt_host.agents import gemini_messages as messages
 from vrt_host.agents import gemini_live, mouth, outbox
+from vrt_host.agents import gemini_messages as messages
 from vrt_host.agents.base import AgentError, Audio, Call, Tool, ToolResult, TurnBegin
 from vrt_host.agents.gemini_link import Link
 from vrt_host.agents.gemini_live import GeminiLive, Options
