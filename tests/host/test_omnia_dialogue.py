@@ -111,8 +111,8 @@ def test_media_under_way_are_bounded():
     stage.types()
     for number in range(40):
         stage.comes(sound(media=f"m-{number}"), MediaChunk(f"x-{number}", 0, False, b"x", f"video/{number}"))
-    assert len(stage.dialogue._mouth._streams) <= 16
-    assert len(stage.dialogue._mouth._unplayable) <= 16
+    assert len(stage.dialogue._mouth._streams) <= 4
+    assert len(stage.dialogue._mouth._unplayable) <= 4
     stage.comes(Done(None))
     assert len(stage.all(TurnEnd)) == 1
 
@@ -127,6 +127,18 @@ def test_audio_of_an_answer_is_one_item_and_in_order():
     stage.types()
     stage.comes(sound(0, parts[0]), Done(None))  # counted anew
     assert len(stage.all(AudioBegin)) == 2
+
+
+def test_audio_behind_a_gap_is_played_when_no_more_can_come():
+    for last in (False, True):
+        stage = Stage()
+        stage.types()
+        parts = [bytes([number]) * 480 for number in range(3)]
+        stage.comes(sound(0, parts[0]), sound(2, parts[2], last=last))
+        if not last:
+            assert len(stage.all(Audio)) == 1
+            stage.comes(Done(None))
+        assert b"".join(event.payload for event in stage.all(Audio)) == parts[0] + parts[2]
 
 
 def test_media_that_alternate_are_items_of_their_own():

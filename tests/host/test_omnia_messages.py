@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from peers import vectors
 from pydantic import SecretStr
-from vrt_host.agents import omnia_errors, omnia_frames, options
+from vrt_host.agents import omnia_errors, omnia_frames, omnia_sound, options
 from vrt_host.agents import omnia_messages as messages
 from vrt_host.agents.omnia_files import without_files
 from vrt_host.agents.omnia_frames import Assembly, Frame, FrameError
@@ -140,6 +140,13 @@ def test_transfer_has_a_limit(monkeypatch):
     assembly.feed(Frame(bytes(6), 0, {"total_chunks": 9}, flags=omnia_frames.CHUNKED))
     with pytest.raises(FrameError, match="more than 10 bytes"):
         assembly.feed(Frame(bytes(6), 1, {"total_chunks": 9}, flags=omnia_frames.CHUNKED))
+
+
+def test_transfer_of_empty_chunks_costs_nothing():
+    assembly = Assembly()
+    for number in range(1000):
+        assembly.feed(Frame(b"", number, {"total_chunks": 10**9}, flags=omnia_frames.CHUNKED))
+    assert assembly._open == {bytes(12): (1000, b"")}
 
 
 # --- what is sent
@@ -304,6 +311,12 @@ def test_address_carries_the_parameters_and_no_secret(given, address):
         ({"base_url": "ws://far.example.com"}, "not encrypted"),
         ({"base_url": "ftp://h"}, "an address"),
         ({"base_url": "wss://h?token=x"}, "key is an option"),
+        ({"base_url": "wss://user:word@h"}, "key is an option"),
+        *(
+            ({"base_url": f"wss://{host}"}, "host or its port")
+            for host in ("a..b", "h:99999", "h:x", "\ud800")
+        ),
+        ({"declare": {"x": float("nan")}}, "JSON"),
         ({"agent": ""}, "at least 1"),
         ({"memory_facet": ""}, "1 to 128"),
         ({"memory_facet": "-a"}, "1 to 128"),
@@ -419,6 +432,18 @@ def test_format_that_cannot_be_had_is_refused(config):
     assert not Microphone().configure(SessionConfig(*config))
 
 
+@pytest.mark.parametrize("channels", [1, 2])
+def test_frame_of_audio_holds_whole_samples(channels):
+    microphone = Microphone()
+    microphone.configure(SessionConfig("pcm", 16_000, channels))
+    sent = [microphone.frame(bytes([number, number, number]), "s").payload for number in range(1, 3)]
+    samples = [b"\1\1", b"\1\2\2\2"]
+    if channels == 2:
+        samples = [b"\1\1\1\1", b"\1\2\1\2\2\2\2\2"]
+    assert sent == samples
+    assert Microphone().frame(b"\1", "s") is None
+
+
 def chunk(data, sequence=0, mime_type="audio/pcm", *, last=False, rate=None, channels=1):
     return MediaChunk("m", sequence, last, data, mime_type, rate, channels)
 
@@ -486,3 +511,26 @@ def test_chunk_that_never_comes_is_not_waited_for_for_ever():
     stream.order(chunk(b"", 0))
     given = [part.sequence for number in range(2, 40) for part in stream.order(chunk(b"", number))]
     assert given == list(range(2, 40))
+    stream.order(chunk(b"", 42))
+    stream.order(chunk(b"", 41))
+    assert [part.sequence for part in stream.rest()] == [41, 42]
+
+
+def test_chunks_that_wait_have_a_limit_in_bytes(monkeypatch):
+    monkeypatch.setattr(omnia_sound, "TRANSFER_BYTES", 10)
+    stream = Stream()
+    stream.order(chunk(b"", 0))
+    assert stream.order(chunk(bytes(10), 2)) == []
+    assert [part.sequence for part in stream.order(chunk(b"1", 3))] == [2, 3]
+
+
+@pytest.mark.parametrize("rate", ["9" * 5000, "-1", "0", "", "1e4"])
+def test_rate_that_is_none_is_survived(rate):
+    Stream().sound(chunk(b"\0\0", mime_type=f"audio/pcm;rate={rate}"), 24_000)
+
+
+def test_half_a_sample_does_not_outlive_its_format():
+    stream = Stream()
+    assert stream.sound(chunk(b"\1\2\3"), 24_000) == b"\1\2"
+    stream.sound(chunk(b"\1", mime_type="audio/pcmu"), 24_000)
+    assert stream.sound(chunk(b"\1\2"), 24_000) == b"\1\2"

@@ -82,7 +82,7 @@ class Assembly:
     """Puts transfers in chunks together, one per stream at a time."""
 
     def __init__(self) -> None:
-        self._open: dict[bytes, list[bytes]] = {}
+        self._open: dict[bytes, tuple[int, bytearray]] = {}
 
     def feed(self, frame: Frame) -> Frame | None:
         """The whole, when it is complete; raises `FrameError` for a chunk that does not fit, and the transfer is dropped."""
@@ -91,17 +91,17 @@ class Assembly:
                 raise FrameError("it comes in the midst of a transfer in chunks")
             return frame
         total = frame.metadata.get("total_chunks")
-        chunks = self._open.pop(frame.media_id, [])
+        count, whole = self._open.pop(frame.media_id, (0, bytearray()))
         if not isinstance(total, int) or isinstance(total, bool) or total < 1:
             raise FrameError("it is a chunk, and does not say of how many")
-        if frame.sequence != len(chunks) or frame.sequence >= total:
-            raise FrameError(f"it is chunk {frame.sequence} of {total}, and {len(chunks)} should come")
-        chunks.append(frame.payload)
-        if sum(map(len, chunks)) > TRANSFER_BYTES:
+        if frame.sequence != count or frame.sequence >= total:
+            raise FrameError(f"it is chunk {frame.sequence} of {total:.6g}, and {count} should come")
+        whole += frame.payload
+        if len(whole) > TRANSFER_BYTES:
             raise FrameError(f"its transfer has more than {TRANSFER_BYTES:,} bytes")
-        if len(chunks) < total:
-            self._open[frame.media_id] = chunks
+        if count + 1 < total:
+            self._open[frame.media_id] = count + 1, whole
             if len(self._open) > _TRANSFERS:
                 del self._open[next(iter(self._open))]
             return None
-        return Frame(b"".join(chunks), 0, frame.metadata, frame.media_id, frame.flags)
+        return Frame(bytes(whole), 0, frame.metadata, frame.media_id, frame.flags)

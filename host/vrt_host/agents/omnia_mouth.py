@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from vrt_host.agents.base import Audio, AudioBegin, AudioEnd, Text, Transcript, TurnEnd
 from vrt_host.agents.omnia_messages import Done, Media, MediaChunk, SessionConfig
@@ -11,7 +12,7 @@ from vrt_host.agents.omnia_turn import Outlet, Turn
 
 log = logging.getLogger(__name__)
 
-_MEDIA = 16
+_MEDIA = 4
 """Media of an answer that may be under way at once, and types that are told as unplayable."""
 
 
@@ -48,18 +49,24 @@ class Mouth:
         stream = self._streams.setdefault(chunk.media_id, Stream())
         if len(self._streams) > _MEDIA:
             del self._streams[next(iter(self._streams))]
-        for one in stream.order(chunk):
-            sound = stream.sound(one, self._rate)
+        self._sound(turn, stream, stream.order(chunk))
+        if chunk.last:
+            self._sound(turn, stream, stream.rest())
+            self.end_item(turn)
+            self._streams.pop(chunk.media_id, None)
+
+    def _sound(self, turn: Turn, stream: Stream, chunks: Sequence[MediaChunk]) -> None:
+        for chunk in chunks:
+            sound = stream.sound(chunk, self._rate)
             if sound is None:
-                self._cannot_play(one.mime_type)
+                self._cannot_play(chunk.mime_type)
             elif sound:
                 self._play(turn, chunk.media_id, sound)
-            if one.last:
-                self.end_item(turn)
-                self._streams.pop(chunk.media_id, None)
 
     def complete(self, turn: Turn, said: str, done: Done) -> None:
         """The final message of an answer of which `said` came in chunks: the rest of it, and its media."""
+        for stream in self._streams.values():
+            self._sound(turn, stream, stream.rest())
         rest = _rest(said, done.text or "")
         if rest:
             self.write(turn, rest)

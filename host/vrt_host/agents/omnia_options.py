@@ -44,7 +44,14 @@ class Options(options.Options):
     @classmethod
     def _address(cls, url: str) -> str:
         # Whether it may be unencrypted is asked when `insecure` is known.
-        return options.checked_url(url, tuple(_SCHEMES), insecure=True)
+        url = options.checked_url(url, tuple(_SCHEMES), insecure=True)
+        parts = urlsplit(url)
+        try:
+            (parts.hostname or "").encode("idna")
+            _ = parts.port
+        except ValueError:
+            raise ValueError("its host or its port cannot be") from None
+        return url
 
     @field_validator("memory_facet")
     @classmethod
@@ -65,7 +72,7 @@ class Options(options.Options):
     @field_validator("declare")
     @classmethod
     def _declared(cls, declare: dict[str, Any]) -> dict[str, Any]:
-        if len(json.dumps(declare, ensure_ascii=False).encode()) > DECLARE_BYTES:
+        if len(json.dumps(declare, ensure_ascii=False, allow_nan=False).encode()) > DECLARE_BYTES:
             raise ValueError(f"it may have {DECLARE_BYTES:,} bytes as JSON")
         return declare
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import wave
 from collections.abc import Mapping
 from typing import Final
@@ -19,6 +20,7 @@ OUTPUT: Final = Format("pcm16", 24_000)
 
 _PCM = frozenset(("pcm", "pcm16", "pcm_s16le", "s16le", "linear16", "lpcm"))
 _PCMU = frozenset(("pcmu", "mulaw", "ulaw", "g711_ulaw", "basic"))
+_RATE = re.compile(r"[0-9]{1,6}")
 _REORDERED = 32
 """Chunks that may wait for one before them; then it is given up."""
 
@@ -41,6 +43,7 @@ class Microphone:
         self._config = SessionConfig("pcm", INPUT.sample_rate, 1)
         self._encoding = "pcm16"
         self._converter: Converter | None = None
+        self._half = b""
 
     @property
     def active(self) -> bool:
@@ -59,7 +62,10 @@ class Microphone:
         return True
 
     def frame(self, payload: bytes, session_id: str) -> Frame | None:
-        """The next frame of whole samples in `INPUT`; None: nothing has come out of the conversion yet."""
+        """The next frame, of audio in `INPUT`; None: no whole sample has come out of the conversion yet."""
+        payload = self._half + payload
+        whole = len(payload) // 2 * 2
+        payload, self._half = payload[:whole], payload[whole:]
         if self._converter is not None:
             payload = b"".join(self._converter.feed(payload))
         if self._config.channels == 2:
@@ -102,13 +108,19 @@ class Stream:
             self._next = chunk.sequence
         if chunk.sequence >= self._next:
             self._early.setdefault(chunk.sequence, chunk)
-        if len(self._early) > _REORDERED:
+        waiting = sum(len(one.data) for one in self._early.values())
+        if len(self._early) > _REORDERED or waiting > TRANSFER_BYTES:
             self._next = min(self._early)
         ready = []
         while (found := self._early.pop(self._next, None)) is not None:
             ready.append(found)
             self._next += 1
         return ready
+
+    def rest(self) -> list[MediaChunk]:
+        """Those that wait for one which will not come."""
+        early, self._early = self._early, {}
+        return [early[sequence] for sequence in sorted(early)]
 
     def sound(self, chunk: MediaChunk, rate: int) -> bytes | None:
         """The chunk as `OUTPUT`; None: it is nothing that can be played. `rate` holds where the chunk says none."""
@@ -123,9 +135,8 @@ class Stream:
             return None
         said = _parameters(rest).get("rate", "")
         usual = 8_000 if name == "pcmu" else rate
-        return self._convert(
-            chunk.data, name, chunk.rate or (int(said) if said.isdecimal() else usual), chunk.channels
-        )
+        told = int(said) if _RATE.fullmatch(said) else usual
+        return self._convert(chunk.data, name, chunk.rate or told, chunk.channels)
 
     def end(self) -> bytes:
         """What the conversion holds back."""
@@ -154,15 +165,15 @@ class Stream:
         if not 8_000 <= rate <= 48_000 or channels not in (1, 2):
             return None
         width = channels * (2 if name == "pcm16" else 1)
+        source, target = (name, rate), (OUTPUT.encoding, OUTPUT.sample_rate)
+        if source != self._source:
+            self._source, self._half = source, b""
+            self._converter = None if source == target else Converter(source, target)
         data = self._half + data
         whole = len(data) // width * width
         data, self._half = data[:whole], data[whole:]
         if channels == 2:
             data = np.frombuffer(data, "<i2" if name == "pcm16" else "u1")[::2].tobytes()
-        source, target = (name, rate), (OUTPUT.encoding, OUTPUT.sample_rate)
-        if source != self._source:
-            self._source = source
-            self._converter = None if source == target else Converter(source, target)
         return data if self._converter is None else b"".join(self._converter.feed(data))
 
 
