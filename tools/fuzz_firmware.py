@@ -16,7 +16,8 @@ from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
-from fuzz_seeds import FORMATS, SEPARATOR, Target, frames, line, lines, vectors
+from fuzz_seeds import FORMATS, frames, line, lines, vectors
+from fuzz_target import SEPARATOR, Target
 from vrt_host.protocol import wire
 from vrt_host.protocol.framing import Decoder, Frame
 from vrt_host.resources import root

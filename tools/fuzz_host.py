@@ -10,7 +10,8 @@ import re
 from functools import cache
 from typing import Any, cast
 
-from fuzz_seeds import FORMATS, SEPARATOR, STEPS, Target, frames, line, lines, vectors
+from fuzz_seeds import FORMATS, STEPS, frames, line, lines, vectors
+from fuzz_target import SEPARATOR, Target
 from vrt_host.config import ServerConfig, is_loopback
 from vrt_host.connection import Connection
 from vrt_host.errors import LocalError, UsageError

@@ -1,36 +1,17 @@
-"""What a target of tools/fuzz.py is, and the inputs that fuzzing begins with: above all the frames of schema/examples."""
+"""The inputs that fuzzing begins with: above all the frames of schema/examples."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from vrt_host.protocol.framing import AUDIO, CLOSE, OPEN, OPENED, PART, PING, PONG, TEXT, encode
 from vrt_host.resources import root
 
-SEPARATOR = b"\x1e"
-"""Between the steps of a sequence; JSON has no place for it."""
 STEPS = 24
 """Of a sequence that are taken, or mutations would make long ones of it that find nothing more."""
 FORMATS = {"input": {"encoding": "pcmu"}, "output": {"encoding": "pcmu"}}
-
-
-@dataclass(frozen=True)
-class Target:
-    """`run(data)` raises on a finding. `weight`: its share of all inputs. `text`: JSON is worth mutating as JSON.
-
-    `letter`: what fuzz_device.py calls it.
-    """
-
-    name: str
-    run: Callable[[bytes], None]
-    seeds: Callable[[], list[bytes]]
-    weight: int
-    text: bool = False
-    letter: str = ""
 
 
 @cache
