@@ -9,7 +9,7 @@ from omnia_client import PCM16_16K, answers, serving
 from peers.plan import tone
 from pydantic import SecretStr
 from test_guest import Brain
-from vrt_host.agents import base
+from vrt_host.agents import base, omnia_calls
 from vrt_host.agents.base import Audio, AudioBegin, AudioEnd, Call, Text, Tool, ToolResult, TurnBegin, TurnEnd
 from vrt_host.agents.echo import EchoAgent
 from vrt_host.agents.omnia import INPUT, OUTPUT, OmniaAgent, Options
@@ -195,3 +195,29 @@ async def test_agent_that_takes_no_audio_is_told():
         assert "audio not supported" in port.all(base.AgentError)[0].message
         agent.user_text("Hello")
         await port.ends()
+
+
+@pytest.mark.parametrize("hears", [True, False])
+async def test_call_that_the_users_voice_interrupts_is_taken_back_before_it_is_told_of(
+    hears, tmp_path, monkeypatch
+):
+    """Told of it first, the agent there would begin to answer to what the user has not finished saying."""
+    monkeypatch.setattr(omnia_calls, "HEARS_S", 3600 if hears else 0.05)
+
+    class Hears(Brain):
+        abilities = base.Abilities(inputs=(PCM16_16K,), outputs=(PCM16_16K,))
+
+    brain = Hears()
+    async with through(brain, tmp_path=tmp_path) as (agent, port, _):
+        agent.user_audio(tone(0.1, "pcm16", 16_000))
+        await brain.until(lambda: brain.audio)
+        brain.port.emit(TurnBegin("t"))
+        brain.port.emit(base.Call("t", "c", "weather", {"location": "Bern"}))
+        await port.until(lambda: port.all(Call))
+        [call] = port.all(Call)
+        agent.interrupted(call.turn, [])
+        agent.tool_result(call.turn, ToolResult(call.call, False, code="INTERRUPTED", message="speech"))
+        if hears:
+            brain.port.emit(TurnBegin("u", "listening"))
+        await brain.until(lambda: brain.results)
+        assert brain.results[0].code == ("INTERRUPTED" if hears else "FAILED")

@@ -22,6 +22,9 @@ log = logging.getLogger(__name__)
 
 REFUSAL_S = 0.1
 """The host refuses within this what cannot be run: then the call is declined, instead of acknowledged."""
+HEARS_S = 2.0
+"""Who speaks into an answer is heard by the agent there, too, and it takes its calls back. Told before that of a call's
+interruption, it would begin to answer to it; not interrupted within this, it has to know."""
 _DECLINED = ("INVALID", "REJECTED")
 
 
@@ -36,6 +39,10 @@ class OpenCall:
     state: Literal["open", "over", "lost"] = "open"
     """`over`: the facade does not wait for it any more. `lost`: the connection that brought it is gone."""
     acknowledged: bool = False
+    spoken: bool = False
+    """It is a call of an answer to speech."""
+    failure: str = ""
+    """It was interrupted, and the facade is still to be told this."""
     timer: Timer | None = None
     deadline: Timer | None = None
 
@@ -82,8 +89,9 @@ class Calls:
             self._acknowledge(made)
         return made
 
-    def run(self, call: OpenCall, turn: str) -> None:
-        """Hand it to the device."""
+    def run(self, call: OpenCall, turn: str, *, spoken: bool) -> None:
+        """Hand it to the device; `spoken`: the turn answers to speech."""
+        call.spoken = spoken
         if not call.acknowledged:
             call.timer = self._outlet.later(REFUSAL_S, lambda: self._acknowledge(call))
         self._outlet.emit(Call(turn, call.key, call.name, call.arguments))
@@ -101,11 +109,17 @@ class Calls:
     def settle(self, result: ToolResult) -> Settled | None:
         """The one result of a call."""
         call = self._open.get(result.call)
-        if call is None:
+        if call is None or call.failure:
             return None
+        said = f"{result.code}: {result.message}"
+        if result.code == "INTERRUPTED" and call.spoken and call.state == "open":
+            self._acknowledge(call)
+            self._stop(call)
+            call.failure = said
+            call.timer = self._outlet.later(HEARS_S, lambda: self._fail(call))
+            return Settled(call)
         self._forget(call)
         output, files = without_files(result.output)
-        said = f"{result.code}: {result.message}"
         if call.state == "over":
             log.warning(
                 "omnia: the result of %s came after the facade had given it up; it is not sent", call.name
@@ -128,15 +142,20 @@ class Calls:
     def given_up(self, id_: str) -> OpenCall | None:
         """The facade does not wait for this call any more; the call, if it was open."""
         call = next((one for one in self._open.values() if one.id == id_), None)
+        if call is not None and call.failure:
+            self._forget(call)
+            return None
         if call is not None:
             self._over(call)
         return call
 
     def lost(self) -> None:
         """The connection of the open calls is gone."""
-        for call in self._open.values():
+        for call in list(self._open.values()):
             self._stop(call)
-            if call.state == "open":
+            if call.failure:
+                self._forget(call)
+            elif call.state == "open":
                 call.state = "lost"
 
     def close(self) -> None:
@@ -149,6 +168,10 @@ class Calls:
             call.acknowledged = True
             self._outlet.send(messages.ack(call.id))
             call.deadline = self._outlet.later(self._timeout_s, lambda: self._over(call))
+
+    def _fail(self, call: OpenCall) -> None:
+        self._forget(call)
+        self._outlet.send(messages.failure(call.id, call.failure))
 
     def _over(self, call: OpenCall) -> None:
         self._stop(call)

@@ -364,7 +364,7 @@ class Dialogue:
     def _run(self, call: OpenCall, turn: Turn) -> None:
         turn.out = True
         turn.calls.add(call.key)
-        self._calls.run(call, turn.key)
+        self._calls.run(call, turn.key, spoken=not turn.typed)
 
     def _ask(self, call: OpenCall, wanted: ToolCall, turn: Turn) -> None:
         if self._question is not None:
