@@ -536,7 +536,7 @@ async def test_message_that_arrived_is_not_sent_again(peer, monkeypatch):
     await peer.respond([{"wait": "gate"}])
     async with talking(peer) as (agent, port):
         confirmed, arrived = agent._confirmed, asyncio.Event()
-        monkeypatch.setattr(agent, "_confirmed", lambda: (confirmed(), arrived.set()))
+        monkeypatch.setattr(agent, "_confirmed", lambda message: (confirmed(message), arrived.set()))
         agent.user_text("Hello")
         async with asyncio.timeout(DEADLINE_S):
             await arrived.wait()

@@ -382,7 +382,7 @@ def test_message_that_may_not_have_arrived_is_sent_again_and_no_other():
         stage = Stage()
         stage.types()
         if arrived:
-            stage.dialogue.sender.arrived()
+            stage.dialogue.sender.arrived(stage.sent[-1])
         stage.dialogue.lost(GONE, parked=False)
         stage.connect("sess-2")
         assert len(stage.texts()) == (1 if arrived else 2)

@@ -10,7 +10,10 @@ import asyncio
 import contextlib
 import json
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 from vrt_host.agents import omnia_files
@@ -33,6 +36,7 @@ from vrt_host.agents.omnia_files import File
 from vrt_host.agents.omnia_link import Link
 from vrt_host.agents.omnia_messages import Connected, Failure, Incoming, Message, SessionConfig, UploadReady
 from vrt_host.agents.omnia_options import Options
+from vrt_host.agents.omnia_sender import RATE_S
 from vrt_host.agents.omnia_sound import INPUT, OUTPUT, Microphone
 from vrt_host.agents.outbox import Outbox
 from vrt_host.agents.provider import Backoff, ProviderError
@@ -51,7 +55,11 @@ _SILENCE = bytes(INPUT.bytes_per_second)
 """A second, by which the facade hears that an utterance has ended: `IsLast` would end the session."""
 _MESSAGES = 256
 """Messages to the facade that may wait."""
+_ANSWERS = ("tool_result", "tool_call_ack", "tool_call_nack")
+_STEADY_S = 10.0
+"""A connection that lasted so long was a good one: the next is made at once, and the waits begin anew."""
 _UPLOAD_S = 60.0
+_GOODBYE_S = 1.0
 
 
 class OmniaAgent(Agent):
@@ -76,8 +84,9 @@ class OmniaAgent(Agent):
         self._broken: asyncio.Future[ProviderError | None] | None = None
         self._malformed = False
         self._out = Outbox[Message](self.name, _MESSAGES)
-        self._unconfirmed: list[Message] = []
-        """Results that were sent, and may not have arrived."""
+        self._unconfirmed: deque[Message] = deque(maxlen=_MESSAGES)
+        """What was said of calls, and may not have arrived."""
+        self._waits = self.backoff()
         self._deaf_until = 0.0
         self._stall: asyncio.TimerHandle | None = None
         self._mouth = Mouth()
@@ -168,8 +177,9 @@ class OmniaAgent(Agent):
         if size > self._max_bytes:
             said = f"a message of {size:,} bytes was not sent: the facade takes {self._max_bytes:,}"
             if message["type"] != "tool_result":
-                error = ProviderError("refused", said, advice="say less at once")
-                self._loop.call_soon(self._dialogue.feed, Failure("TOO_LARGE", error))
+                failure = Failure("TOO_LARGE", ProviderError("refused", said, advice="say less at once"))
+                take = self._take if message["type"] == "upload_request" else self._dialogue.feed
+                self._loop.call_soon(take, failure)
                 return
             message = messages.failure(message["tool_result"]["call_id"], f"FAILED: {said}")
         self._out.put(message)
@@ -235,17 +245,13 @@ class OmniaAgent(Agent):
         self._dialogue.sender.uploaded(media, notes)
 
     async def _put(self, file: File) -> Message:
-        self._upload_answer = self._loop.create_future()
-        asked = messages.upload_request(
-            file.name, file.mime_type, len(file.data), session_id=self._dialogue.sender.named
-        )
-        self.send(asked)
-        try:
-            async with asyncio.timeout(_UPLOAD_S):
-                answer = await self._upload_answer
-        except TimeoutError:
-            raise ProviderError("unreachable", f"no answer to an upload within {_UPLOAD_S:g} s") from None
-        if isinstance(answer, Failure):
+        waits = [*RATE_S]
+        while isinstance(answer := await self._asked(file), Failure):
+            if answer.code == "SESSION_EXPIRED" and self._dialogue.sender.left():
+                continue
+            if answer.code in ("RATE_LIMITED", "TURN_IN_PROGRESS") and waits:
+                await asyncio.sleep(waits.pop(0))
+                continue
             small = file.inline() if answer.code == "MEDIA_NOT_ENABLED" else None
             if small is None:
                 raise answer.error
@@ -255,13 +261,30 @@ class OmniaAgent(Agent):
         ref = await omnia_files.put(file, answer, confirm, secret, insecure=insecure, timeout_s=_UPLOAD_S)
         return file.stored(ref)
 
+    async def _asked(self, file: File) -> UploadReady | Failure:
+        """Where the facade wants it, or why nowhere."""
+        self._upload_answer = self._loop.create_future()
+        self.send(
+            messages.upload_request(
+                file.name, file.mime_type, len(file.data), session_id=self._dialogue.sender.named
+            )
+        )
+        try:
+            async with asyncio.timeout(_UPLOAD_S):
+                return await self._upload_answer
+        except TimeoutError:
+            raise ProviderError("unreachable", f"no answer to an upload within {_UPLOAD_S:g} s") from None
+
     # --- connections
 
     async def _live(self, link: Link, hello: Connected) -> None:
         """Hold a connection, and another after it."""
         while True:
+            since = self._loop.time()
             self._greeted(link, hello)
             error = await self._hold(link)
+            if self._loop.time() - since >= _STEADY_S:
+                self._waits.reset()
             self._lost(error)
             closing = self._loop.create_task(self._hang_up(link) if error is None else link.close())
             try:
@@ -290,7 +313,7 @@ class OmniaAgent(Agent):
     async def _hold(self, link: Link) -> ProviderError | None:
         """Use the connection until it ends, or None: until it is given up."""
         self._broken = self._loop.create_future()
-        sending = self._loop.create_task(self._send(link))
+        sending = self._tasks.spawn(self._send(link))
         receiving = self._loop.create_task(self._receive(link))
         try:
             # Not for the sender: what came before the end is still to be read.
@@ -309,14 +332,20 @@ class OmniaAgent(Agent):
             except ProviderError as error:
                 if error.kind != "malformed" or not link.alive:
                     return error
-                if not self._malformed:
+                if isinstance(error, messages.EndError):
+                    self._dialogue.feed(Failure("AGENT_ERROR", error))
+                elif not self._malformed:
                     self._malformed = True
                     self.report(error, None)
             await self._mouth.room()
 
     def _take(self, message: Incoming) -> None:
         upload = self._upload_answer
-        if isinstance(message, UploadReady | Failure) and upload is not None and not upload.done():
+        if (
+            upload is not None
+            and not upload.done()
+            and (isinstance(message, UploadReady) or (isinstance(message, Failure) and message.of_upload))
+        ):
             upload.set_result(message)
             return
         if isinstance(message, SessionConfig) and not self._microphone.configure(message):
@@ -331,11 +360,11 @@ class OmniaAgent(Agent):
             while True:
                 while self._out.messages:
                     message = self._out.messages.popleft()
-                    if message["type"] == "tool_result":
+                    if message["type"] in _ANSWERS:
                         self._unconfirmed.append(message)
                     await link.send(message)
-                    if message["type"] in ("message", "tool_result"):
-                        await link.confirm(self._confirmed)
+                    if message["type"] in ("message", *_ANSWERS):
+                        await link.confirm(partial(self._confirmed, message))
                 if payload := self._out.chunk():
                     frame = self._microphone.frame(payload, self._dialogue.sender.own)
                     if frame is not None:
@@ -344,9 +373,12 @@ class OmniaAgent(Agent):
                 self._out.news.clear()
                 await self._out.news.wait()
 
-    def _confirmed(self) -> None:
-        self._unconfirmed.clear()
-        self._dialogue.sender.arrived()
+    def _confirmed(self, message: Message) -> None:
+        """This message has arrived, and all before it."""
+        if any(one is message for one in self._unconfirmed):
+            while self._unconfirmed.popleft() is not message:
+                pass
+        self._dialogue.sender.arrived(message)
 
     def _lost(self, error: ProviderError | None) -> None:
         """The connection has ended."""
@@ -357,7 +389,7 @@ class OmniaAgent(Agent):
         if parked:
             self._parked_until = self._loop.time() + GRACE_S
         else:
-            self._unconfirmed += [one for one in self._out.messages if one["type"] == "tool_result"]
+            self._unconfirmed += [one for one in self._out.messages if one["type"] in _ANSWERS]
             self._out.messages.clear()
         if error is None:
             error = ProviderError("gone", "the answer was given up")
@@ -369,8 +401,7 @@ class OmniaAgent(Agent):
 
     async def _renew(self, ended: ProviderError | None) -> tuple[Link, Connected] | None:
         """Another connection, as soon as there is one; None: there will be none."""
-        backoff = self.backoff()
-        error, told = ended, False
+        waits, error, told = self._waits, ended, False
         while True:
             if error is not None and self._awaits_credential(error):
                 if not await self._renewed():
@@ -379,8 +410,10 @@ class OmniaAgent(Agent):
             elif error is not None and not error.passing:
                 self.emit(error.event(self.name, secrets=self._secrets()))
                 return None
-            elif error is not None and (error is not ended or error.kind == "rate"):
-                await asyncio.sleep(backoff.next(error))
+            elif error is not None:
+                first, wait = not waits.failures, waits.next(error)
+                if not first or error.kind == "rate":
+                    await asyncio.sleep(wait)
             try:
                 return await self._open()
             except ProviderError as failure:
@@ -408,14 +441,26 @@ class OmniaAgent(Agent):
         if self._parked_until is not None and self._loop.time() < self._parked_until:
             resume = self._dialogue.sender.own
         self._opened_with = self._presented = self._credential.value
+        try:
+            link, hello = await self._dial(resume)
+        except ProviderError as error:
+            if resume is None or error.kind not in ("format", "model", "refused"):
+                raise
+            log.info("omnia: the session cannot be resumed (%s); another one begins", self._line(error))
+            self._parked_until = None
+            link, hello = await self._dial(None)
+        return link, replace(hello, resumed=hello.resumed and hello.session_id == resume)
+
+    async def _dial(self, resume: str | None) -> tuple[Link, Connected]:
         url = self._options.address(resume)
         return await Link.open(url, self._credential.value, self._options.connect_timeout_s)
 
     async def _hang_up(self, link: Link) -> None:
         """An audio session that is over is not to be kept for us."""
         if self._microphone.active:
-            with contextlib.suppress(ProviderError):
-                await link.send(messages.HANGUP)
+            with contextlib.suppress(ProviderError, TimeoutError):
+                async with asyncio.timeout(_GOODBYE_S):
+                    await link.send(messages.HANGUP)
         await link.close()
 
     def _secrets(self) -> Sequence[str]:

@@ -43,6 +43,30 @@ def judged(code: str, said: str, details: Mapping[str, Json]) -> ProviderError:
     return ProviderError(kind, f"{said} ({code})" if said else code, advice=advice)
 
 
+_OF_UPLOAD = frozenset(
+    (
+        "INVALID_MESSAGE",
+        "SESSION_EXPIRED",
+        "INTERNAL_ERROR",
+        "UPLOAD_FAILED",
+        "MEDIA_NOT_ENABLED",
+        "RATE_LIMITED",
+        "TURN_IN_PROGRESS",
+        "TOO_LARGE",
+    )
+)
+
+
+def of_upload(code: str, said: str) -> bool:
+    """Whether an `error` that comes while an upload was asked for may be about that: not about audio, or a call."""
+    return code in _OF_UPLOAD and not of_audio(said) and "tool call" not in said
+
+
+def of_audio(said: str) -> bool:
+    """Whether the words of an error are about the user's audio (peer facts, 4.2, 4.5 and 4.6)."""
+    return any(word in said for word in ("audio", "media rate", "binary"))
+
+
 def closed(code: int, reason: str) -> ProviderError:
     """The end of a connection."""
     if code == 4401:

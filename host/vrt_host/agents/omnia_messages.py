@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vrt_host.agents.base import AgentError, Json
-from vrt_host.agents.omnia_errors import judged
+from vrt_host.agents.omnia_errors import judged, of_upload
 from vrt_host.agents.provider import ProviderError
 
 PROTOCOL_VERSION = 1
@@ -217,6 +217,11 @@ class Failure:
     code: str
     error: ProviderError
 
+    @property
+    def of_upload(self) -> bool:
+        """Whether it may be about an upload."""
+        return of_upload(self.code, self.error.said)
+
     def event(self, agent: str, turn: str | None, secrets: Sequence[str]) -> AgentError:
         """What the session is told, under the facade's own code."""
         return replace(self.error.event(agent, turn, secrets), code=self.code.upper())
@@ -246,8 +251,13 @@ Incoming = (
 
 _URL = re.compile(r"https?://[^/].*", re.DOTALL)
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
+_ID = re.compile(r"[^\x00-\x20\x7f\ud800-\udfff]{1,512}")
 _FACET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,127}")
 _PARTS = ("text", "image", "audio", "video", "file")
+
+
+class EndError(ProviderError):
+    """A malformed message that would have ended an answer."""
 
 
 @dataclass(slots=True)
@@ -313,9 +323,14 @@ def parse(text: str | bytes) -> Incoming:
     if make is None:
         return Unknown(kind)
     reader = _Reader(kind, value)
-    reader.text("session_id", "")
-    reader.matching("timestamp", _TIME, "a time", "")
-    return make(reader)
+    try:
+        reader.text("session_id", "")
+        reader.matching("timestamp", _TIME, "a time", "")
+        return make(reader)
+    except ProviderError as error:
+        if kind in ("done", "error"):
+            raise EndError(error.kind, error.said) from None
+        raise
 
 
 def _constant(text: str) -> None:
@@ -333,7 +348,7 @@ def _connected(reader: _Reader) -> Connected:
     able.truth("binary_frames", None)
     body.matching("memory_facet", _FACET, "a facet", "")
     return Connected(
-        reader.name("session_id"),
+        reader.matching("session_id", _ID, "printable, and of 512 characters at most"),
         able.number("max_payload_size", 1),
         body.truth("resumed"),
         body.truth("ai_disclosure"),

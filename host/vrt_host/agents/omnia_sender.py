@@ -141,11 +141,10 @@ class Sender:
         self.reply = Reply(said.turn, said)
         declare = None if self._declared else self._options.declare
         self._declared = True
-        self._outlet.send(
-            messages.message(
-                said.texts, said.media, session_id=self.named, metadata=metadata, declare=declare
-            )
+        self.reply.message = messages.message(
+            said.texts, said.media, session_id=self.named, metadata=metadata, declare=declare
         )
+        self._outlet.send(self.reply.message)
 
     def retried(self, code: str) -> bool:
         """Whether the message in flight, which was not taken, is sent once more."""
@@ -153,15 +152,8 @@ class Sender:
         if said is None or said.turn is not self._alive():
             return False
         if code == "SESSION_EXPIRED" and not said.fresh:
-            log.info(
-                "omnia: the session has expired; the message goes into a new one, which knows nothing of it"
-            )
-            said.fresh = True
-            self.session, self._declared = self.own, False
-            if self._context is not None and self._options.context == "message":
-                self._tell_context("Context from the application")
-                said.texts = [self._untold.pop(), *said.texts]
             self._back(said)
+            self.left()
             self.pump()
             return True
         waits = {"TURN_IN_PROGRESS": BUSY_S, "RATE_LIMITED": RATE_S}.get(code, ())
@@ -177,6 +169,25 @@ class Sender:
             self._outlet.later(wait, self._hold_no_more)
         return True
 
+    def left(self) -> bool:
+        """Whether what comes next goes into another session than the one that has expired; once a message."""
+        said = self._queue[0] if self._queue else None
+        if said is None or said.fresh:
+            return False
+        log.info("omnia: the session has expired; the message goes into a new one, which knows nothing of it")
+        said.fresh = True
+        said.placed, said.media = False, []
+        self._declared = False
+        if self._context is not None and self._options.context == "message":
+            self._tell_context("Context from the application")
+            said.texts = [self._untold.pop(), *said.texts]
+        if self.named is not None:
+            self.session = self.own
+        else:  # it was the connection's own: another one comes with another connection
+            self.session, self._online = None, False
+            self._outlet.cut()
+        return True
+
     def back(self) -> bool:
         """Whether the message in flight, which did not arrive or was not taken, goes out with the next connection."""
         reply = self.reply
@@ -187,9 +198,9 @@ class Sender:
         self._back(reply.said)
         return True
 
-    def arrived(self) -> None:
-        """All that was sent has arrived."""
-        if self.reply is not None:
+    def arrived(self, message: Message) -> None:
+        """This one has arrived."""
+        if self.reply is not None and self.reply.message is message:
             self.reply.arrived = True
 
     def _back(self, said: Said) -> None:

@@ -132,6 +132,8 @@ class Reply:
     turn: Turn | None
     said: Said | None = None
     """The message that it answers; None: the user spoke, or nobody did."""
+    message: Message | None = None
+    """The same, as it was sent."""
     text: str = ""
     flowing: bool = False
     arrived: bool = False
