@@ -85,11 +85,19 @@ class Participant:
         self.subscriber = RTCPeerConnection(RTCConfiguration(iceServers=[]))
         for label, kind in _CHANNELS.items():
             self.channels[label] = self.subscriber.createDataChannel(label, **kind)
+        self.channels["_reliable"].on("open", self._on_open)
         self._senders = {}
         self._offered = asyncio.Lock()
         self._answered = asyncio.Event()
 
-    def info(self, state=models.ParticipantInfo.ACTIVE):
+    async def _on_open(self):
+        await self.room.update(self)
+
+    def info(self, state=None):
+        """As others see them; ready for data when they are `ACTIVE`."""
+        if state is None:
+            ready = self.channels["_reliable"].readyState == "open"
+            state = models.ParticipantInfo.ACTIVE if ready else models.ParticipantInfo.JOINED
         told = models.ParticipantInfo(
             sid=self.sid,
             identity=self.identity,
@@ -226,7 +234,7 @@ class Room:
     def others(self, one):
         return [other for other in self.members.values() if other is not one]
 
-    async def update(self, one, state=models.ParticipantInfo.ACTIVE):
+    async def update(self, one, state=None):
         """All are told of one; one who is gone is told nothing."""
         told = rtc.ParticipantUpdate(participants=[one.info(state)])
         for member in list(self.members.values()):
