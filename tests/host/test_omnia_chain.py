@@ -218,6 +218,9 @@ async def test_call_that_the_users_voice_interrupts_is_taken_back_before_it_is_t
         agent.interrupted(call.turn, [])
         agent.tool_result(call.turn, ToolResult(call.call, False, code="INTERRUPTED", message="speech"))
         if hears:
+            size = len(brain.audio)
+            agent.user_audio(tone(0.1, "pcm16", 16_000))  # it would come behind what is told
+            await brain.until(lambda: len(brain.audio) > size)
             brain.port.emit(TurnBegin("u", "listening"))
         await brain.until(lambda: brain.results)
         assert brain.results[0].code == ("INTERRUPTED" if hears else "FAILED")
