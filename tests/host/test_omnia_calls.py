@@ -12,13 +12,14 @@ from vrt_host.agents.base import (
     TurnBegin,
     TurnEnd,
 )
-from vrt_host.agents.omnia_dialogue import HEARD_S, LISTEN_S, QUIET_S
+from vrt_host.agents.omnia_dialogue import HEARD_S, LISTEN_S
 from vrt_host.agents.omnia_messages import (
     Chunk,
     Done,
     GivenUp,
     Interrupt,
 )
+from vrt_host.agents.omnia_question import QUIET_S
 from vrt_host.consent import ANSWER_S
 
 # --- calls
@@ -73,6 +74,35 @@ def test_call_that_comes_twice_runs_once():
     stage.types()
     stage.comes(call(), call())
     assert len(stage.all(Call)) == 1
+
+
+@pytest.mark.parametrize("code", [None, "FAILED", "REJECTED"])
+def test_call_that_comes_again_after_its_result_is_answered_again_and_not_run(code):
+    """`tool_call.id` is a call's own (page, Tool call); a model's ids may begin anew with its next answer."""
+    stage = Stage()
+    stage.types()
+    stage.comes(call(door="front"))
+    stage.settles("call-1", 1, code=code)
+    answer = stage.sent[-1]
+    stage.comes(call(door="front"))
+    assert stage.sent[-2:] == [answer, answer]
+    assert len(stage.all(Call)) == 1
+    stage.comes(call(door="back"))
+    assert len(stage.all(Call)) == 2
+    stage.settles("call-2", 1)
+    stage.comes(Done(None))
+    stage.types()
+    stage.comes(call(door="back"))
+    assert len(stage.all(Call)) == 3
+
+
+def test_calls_that_are_remembered_are_few():
+    stage = Stage()
+    stage.types()
+    for number in range(1, 100):
+        stage.comes(call(id_=f"tc-{number}"))
+        stage.settles(f"call-{number}", number)
+    assert len(stage.dialogue._calls._answered) == 64
 
 
 def test_result_after_the_facade_has_given_up_is_not_sent(caplog):
@@ -228,6 +258,15 @@ def test_spoken_question_is_asked_when_the_agent_has_said_it():
     [made] = stage.all(Call)
     assert made.turn == stage.all(TurnBegin)[-1].turn
     assert stage.types_sent() == ["tool_call_ack"]
+
+
+def test_yes_that_goes_on_is_none_whatever_the_agent_says_meanwhile():
+    stage = asked(typed=False)
+    stage.passes(QUIET_S)
+    stage.comes(Chunk("yes", user=True), sound(), Chunk(" but only the back door", user=True))
+    stage.passes(HEARD_S)
+    assert stage.all(Call) == []
+    assert stage.types_sent() == ["tool_call_ack", "tool_call_nack"]
 
 
 @pytest.mark.parametrize("words", ["yes but wait", "never mind"])

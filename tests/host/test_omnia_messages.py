@@ -312,10 +312,6 @@ def test_address_carries_the_parameters_and_no_secret(given, address):
         ({"base_url": "ftp://h"}, "an address"),
         ({"base_url": "wss://h?token=x"}, "key is an option"),
         ({"base_url": "wss://user:word@h"}, "key is an option"),
-        *(
-            ({"base_url": f"wss://{host}"}, "host or its port")
-            for host in ("a..b", "h:99999", "h:x", "\ud800")
-        ),
         ({"declare": {"x": float("nan")}}, "JSON"),
         ({"agent": ""}, "at least 1"),
         ({"memory_facet": ""}, "1 to 128"),

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
+from urllib.parse import quote
 
 from vrt_host.agents import omnia_files
 from vrt_host.agents import omnia_messages as messages
@@ -256,7 +257,9 @@ class OmniaAgent(Agent):
             if small is None:
                 raise answer.error
             return small
-        confirm = self._options.http(f"/media/confirm-upload/{answer.upload_id}")
+        confirm = self._options.http(
+            f"/media/confirm-upload/{quote(answer.upload_id, safe='', errors='replace')}"
+        )
         secret, insecure = self._credential.value, self._options.insecure
         ref = await omnia_files.put(file, answer, confirm, secret, insecure=insecure, timeout_s=_UPLOAD_S)
         return file.stored(ref)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from vrt_host.agents import omnia_messages as messages
 from vrt_host.agents.base import Call, Json, Tool, ToolResult
 from vrt_host.agents.omnia_files import File, without_files
-from vrt_host.agents.omnia_messages import ToolCall
+from vrt_host.agents.omnia_messages import Message, ToolCall
 from vrt_host.agents.omnia_turn import Outlet, Timer
 
 log = logging.getLogger(__name__)
@@ -26,6 +26,7 @@ HEARS_S = 2.0
 """Who speaks into an answer is heard by the agent there, too, and it takes its calls back. Told before that of a call's
 interruption, it would begin to answer to it; not interrupted within this, it has to know."""
 _DECLINED = ("INVALID", "REJECTED")
+_ANSWERED = 64
 
 
 @dataclass(slots=True, eq=False)
@@ -64,6 +65,8 @@ class Calls:
         self._tools = {tool.name: tool for tool in tools}
         self._timeout_s = timeout_s
         self._open: dict[str, OpenCall] = {}
+        self._answered: dict[str, tuple[str, Mapping[str, Json], Message]] = {}
+        """The calls of this answer that have theirs, by their ids."""
         self._count = 0
         for tool in tools:
             if tool.timeout_ms > 1000 * timeout_s:
@@ -77,6 +80,11 @@ class Calls:
     def take(self, call: ToolCall) -> OpenCall | None:
         """A call that came; None: it was declined, or came before."""
         if any(one.id == call.id for one in self._open.values()):
+            return None
+        before = self._answered.get(call.id)
+        if before is not None and before[:2] == (call.name, call.arguments):
+            log.info("omnia: the call of %s came twice; its answer is sent again", call.name)
+            self._outlet.send(before[2])
             return None
         if call.name not in self._tools:
             names = ", ".join(self._tools) or "none"
@@ -100,7 +108,7 @@ class Calls:
         """It will not be run."""
         self._forget(call)
         if call.state == "open":
-            self.decline(call.id, reason)
+            self._answer(call, messages.nack(call.id, reason))
 
     def decline(self, id_: str, reason: str) -> None:
         """Tell the facade that a call is not run."""
@@ -133,11 +141,21 @@ class Calls:
                 files,
             )
         if result.code in _DECLINED:
-            self.decline(call.id, said)
+            self._answer(call, messages.nack(call.id, said))
             return Settled(call)
         self._acknowledge(call)
-        self._outlet.send(messages.result(call.id, output) if result.ok else messages.failure(call.id, said))
+        self._answer(call, messages.result(call.id, output) if result.ok else messages.failure(call.id, said))
         return Settled(call, files=files)
+
+    def _answer(self, call: OpenCall, answer: Message) -> None:
+        self._answered[call.id] = call.name, call.arguments, answer
+        if len(self._answered) > _ANSWERED:
+            del self._answered[next(iter(self._answered))]
+        self._outlet.send(answer)
+
+    def answer_over(self) -> None:
+        """A call of the next answer is another one, whatever its id."""
+        self._answered.clear()
 
     def given_up(self, id_: str) -> OpenCall | None:
         """The facade does not wait for this call any more; the call, if it was open."""
@@ -151,6 +169,7 @@ class Calls:
 
     def lost(self) -> None:
         """The connection of the open calls is gone."""
+        self.answer_over()
         for call in list(self._open.values()):
             self._stop(call)
             if call.failure:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from vrt_host.agents import omnia_messages as messages
-from vrt_host.agents.base import Heard, Json, Text, Tool, ToolResult, Transcript, TurnBegin, TurnState
+from vrt_host.agents.base import Heard, Json, Tool, ToolResult, Transcript, TurnBegin, TurnState
 from vrt_host.agents.omnia_calls import Calls, OpenCall
+from vrt_host.agents.omnia_errors import of_audio
 from vrt_host.agents.omnia_messages import (
     Chunk,
     Connected,
@@ -29,34 +29,22 @@ from vrt_host.agents.omnia_messages import (
 )
 from vrt_host.agents.omnia_mouth import Mouth
 from vrt_host.agents.omnia_options import Options
+from vrt_host.agents.omnia_question import Asker, Question, plain_no
 from vrt_host.agents.omnia_sender import Sender
 from vrt_host.agents.omnia_turn import Alarm, Outlet, Reply, Said, Turn
 from vrt_host.agents.provider import ProviderError
-from vrt_host.consent import ANSWER_S, plain_yes
-from vrt_host.speech.words import normalise
+from vrt_host.consent import plain_yes
 
 log = logging.getLogger(__name__)
 
 HEARD_S = 0.8
 """No more of the user's words for so long: they are complete."""
-QUIET_S = 1.0
-"""Nothing more was said to a question for so long: it has been asked."""
 LISTEN_S = 12.0
 """A spoken turn in which nothing comes is over: the agent may not have been meant."""
 DEAF_S = 30.0
 """An audio session that was refused is tried again after so long."""
-_NO = frozenset(("no", "no thanks", "no thank you", "do not", "stop", "cancel", "never mind"))
-
-
-@dataclass(slots=True, eq=False)
-class Question:
-    """What the facade wants to know of the user before a call."""
-
-    call: OpenCall
-    turn: Turn
-    asked: bool = False
-    before: tuple[Turn, int] | None = None
-    """Words of a turn that are late ones of what was said before the question, and so no answer to it."""
+_HEARD_CHARS = 8_192
+"""Of the user's words in one turn."""
 
 
 class Dialogue:
@@ -68,18 +56,20 @@ class Dialogue:
         self._disclosed = False
         self._calls = Calls(outlet, tools, options.tool_timeout_s)
         self._mouth = Mouth(outlet, options.output_rate)
+        self._asker = Asker(outlet, self._calls, self._mouth)
         self.sender = Sender(outlet, options, context, lambda: self._turn)
         self._turns = 0
         self._turn: Turn | None = None
-        self._question: Question | None = None
         self._swallow = False
         """A `done` may come that belongs to an answer which was interrupted."""
         self._unwanted = False
         """The device has ended a spoken turn before its answer came."""
+        self._done: Done | None = None
+        """What came last, if it was that."""
+        self._complaints: set[str] = set()
+        """Codes of errors about nothing that were told, since something went well."""
         self._hearing = Alarm(outlet, HEARD_S, self._heard_out)
-        self._asking = Alarm(outlet, QUIET_S, self._asked)
         self._listening = Alarm(outlet, LISTEN_S, self._deserted)
-        self._answer_due = Alarm(outlet, ANSWER_S, self._unanswered)
 
     @property
     def waiting(self) -> bool:
@@ -93,6 +83,7 @@ class Dialogue:
         """There is a connection, the first or another one."""
         self.sender.connected(hello)
         self._mouth.forget()
+        self._complaints.clear()
         if not hello.resumed:
             self._drop(
                 ProviderError("gone", "the session was lost with the connection", advice="say it again")
@@ -118,12 +109,10 @@ class Dialogue:
         reply = self.sender.reply
         if reply is not None and not reply.arrived and self.sender.back():
             reply = None
-        self.sender.reply = None
+        self.sender.given_up()
         self._calls.lost()
         self._swallow = self._unwanted = False
-        question = self._taken_question()
-        if question is not None:
-            self._calls.refuse(question.call, "")
+        self._asker.refuse("")
         turn = self._turn
         if turn is None or turn.ended or turn.calls:
             return
@@ -134,22 +123,24 @@ class Dialogue:
         """The session has ended."""
         self._calls.close()
         self.sender.close()
-        for alarm in (self._hearing, self._asking, self._listening, self._answer_due):
-            alarm.stop()
+        self._asker.close()
+        self._hearing.stop()
+        self._listening.stop()
 
     # --- what the user and the device do
 
     def user_text(self, text: str) -> None:
         """The user typed."""
-        question = self._taken_question()
+        question = self._asker.taken()
         turn = self._begin("thinking", typed=True)
         if question is None or not self._judge(question, text, turn):
             self.sender.add(Said(turn, [text]))
 
     def interrupted(self, key: str, heard: Sequence[Heard]) -> None:
         """The turn is dead. The facade cannot be told: what it still sends of the answer is dropped."""
-        if self._question is not None and self._question.turn.key == key:
-            self._refuse("the user interrupted")
+        question = self._asker.open
+        if question is not None and question.turn.key == key:
+            self._asker.refuse("the user interrupted")
         turn = self._turn
         if turn is None or turn.key != key:
             return
@@ -194,6 +185,7 @@ class Dialogue:
 
     def feed(self, message: Incoming) -> None:
         """One message of the facade's."""
+        before, self._done = self._done, message if isinstance(message, Done) else None
         match message:
             case Chunk(text, user=True):
                 self._on_heard(text)
@@ -202,11 +194,12 @@ class Dialogue:
             case MediaChunk():
                 self._on_media(message)
             case Done():
-                self._on_done(message)
+                if message != before or self.sender.reply is not None:  # else it came twice
+                    self._on_done(message)
             case ToolCall():
                 self._on_call(message)
-            case GivenUp(id_, error):
-                self._on_given_up(id_, error)
+            case GivenUp(id_):
+                self._on_given_up(id_)
             case Interrupt():
                 self._on_interrupt()
             case SessionConfig():
@@ -231,8 +224,10 @@ class Dialogue:
         elif turn.heard_out and not late:
             self._outlet.emit(TurnState(turn.key, "listening"))
         self._unwanted = turn.heard_out = False
-        turn.heard += text
-        self._outlet.emit(Transcript(turn.key, "user", turn.heard.strip(), final=False))
+        self._complaints.clear()
+        if len(turn.heard) < _HEARD_CHARS:
+            turn.heard = (turn.heard + text)[:_HEARD_CHARS]
+            self._outlet.emit(Transcript(turn.key, "user", turn.heard.strip(), final=False))
         self._hearing.set()
         self._listening.set()
 
@@ -246,22 +241,21 @@ class Dialogue:
         self._outlet.emit(Transcript(turn.key, "user", turn.heard.strip(), final=True))
         if self.waiting:
             self._outlet.emit(TurnState(turn.key, "thinking"))
-        question = self._question
+        question = self._asker.open
         if question is None or question.turn is turn:
             return
         if not (question.turn.typed or question.turn.heard or question.before):
             question.before = turn, len(turn.heard)
             return
-        old = question.before[1] if question.before and question.before[0] is turn else 0
-        if turn.heard[old:].strip():
-            self._taken_question()
-            self._judge(question, turn.heard[old:], turn)
+        if words := question.words(turn).strip():
+            self._asker.taken()
+            self._judge(question, words, turn)
 
     def _deserted(self) -> None:
         self._unwanted = False
         self._heard_out()
         turn = self._turn
-        if turn is None or turn.typed or turn.calls or self._question is not None:
+        if turn is None or turn.typed or turn.calls or self._asker.open is not None:
             return
         reply = self.sender.reply
         if reply is None or reply.turn is not turn:
@@ -269,7 +263,9 @@ class Dialogue:
 
     def _answering(self) -> Turn | None:
         """The turn to which what the facade says now belongs; None: nobody hears it."""
-        self._heard_out()
+        self._complaints.clear()
+        if self._turn is not None and not self._asker.doubtful(self._turn):
+            self._heard_out()
         reply = self.sender.reply
         if reply is None:
             turn = self._turn
@@ -286,24 +282,24 @@ class Dialogue:
             return None
         if turn.ended:  # it goes on after a question
             turn = reply.turn = self._begin("thinking", typed=turn.typed)
-            if self._question is not None:
-                self._question.turn = turn
+            if self._asker.open is not None:
+                self._asker.open.turn = turn
         turn.out = True
         return turn
 
     def _on_chunk(self, text: str) -> None:
         turn = self._answering()
         if self.sender.reply is not None:
-            self.sender.reply.text += text
+            self.sender.reply.text.add(text)
         if turn is not None and text:
             self._mouth.write(turn, text)
-            self._more_asked()
+            self._asker.more()
 
     def _on_media(self, chunk: MediaChunk) -> None:
         turn = self._answering()
         if turn is not None:
             self._mouth.media(turn, chunk)
-            self._more_asked()
+            self._asker.more()
 
     def _on_done(self, done: Done) -> None:
         if self.sender.reply is None and not (done.text or done.media):
@@ -314,28 +310,29 @@ class Dialogue:
         turn = self._answering()
         reply, self.sender.reply = self.sender.reply, None
         if turn is not None and reply is not None:
-            self._mouth.complete(turn, reply.text, done)
+            self._mouth.complete(turn, reply.text.whole, done)
             self._mouth.end_item(turn)
             self._completed(turn, reply)
         self._mouth.forget()
+        self._calls.answer_over()
         self.sender.pump()
 
     def _completed(self, turn: Turn, reply: Reply) -> None:
         """An agent that speaks may say that it is done while a call of it runs, or is asked about: there is more to come."""
-        if reply.said is not None and self._question is not None:
-            self._refuse("the agent does not wait for it")
+        if reply.said is not None:
+            self._asker.refuse("the agent does not wait for it")
         if (turn.notes or turn.files) and not turn.calls:
             self._follow(turn)
-        elif reply.said is not None or not (turn.calls or self._question):
+        elif reply.said is not None or not (turn.calls or self._asker.open):
             self._mouth.end(turn)
 
     def _on_interrupt(self) -> None:
         """The user speaks into an answer. One to speech is over with that; one to a text goes on, and nobody hears it."""
         self._outlet.hush()
         self._mouth.forget()
-        answering = self._question is not None and self._question.asked
-        if self._question is not None and not answering:
-            self._refuse("the user interrupted")
+        answering = self._asker.open is not None and self._asker.open.asked
+        if not answering:
+            self._asker.refuse("the user interrupted")
         reply = self.sender.reply
         if reply is not None and reply.said is None and not answering:
             self.sender.reply, self._swallow = None, True
@@ -357,7 +354,7 @@ class Dialogue:
             return
         self._mouth.end_item(turn)
         if call.consent:
-            self._ask(made, call, turn)
+            self._asker.ask(made, call, turn)
         else:
             self._run(made, turn)
 
@@ -365,44 +362,6 @@ class Dialogue:
         turn.out = True
         turn.calls.add(call.key)
         self._calls.run(call, turn.key, spoken=not turn.typed)
-
-    def _ask(self, call: OpenCall, wanted: ToolCall, turn: Turn) -> None:
-        if self._question is not None:
-            self._calls.refuse(call, "REJECTED: the user is being asked something else")
-            return
-        self._question = Question(call, turn)
-        self._answer_due.set()
-        concerns = f" ({', '.join(wanted.categories)})" if wanted.categories else ""
-        self._outlet.say(Text(turn.key, wanted.consent + concerns, final=not turn.typed))
-        turn.wrote = turn.wrote or turn.typed
-        if turn.typed:
-            self._asked()
-        else:
-            self._more_asked()
-
-    def _more_asked(self) -> None:
-        """Where there is speech, the agent may speak its question itself."""
-        if self._question is not None and not self._question.asked:
-            self._asking.set()
-
-    def _asked(self) -> None:
-        question = self._question
-        if question is not None and not question.asked:
-            question.asked = True
-            self._mouth.end(question.turn)
-
-    def _unanswered(self) -> None:
-        question = self._question
-        if question is not None:
-            self._refuse("the user did not answer in time")
-            self._mouth.end(question.turn)
-
-    def _taken_question(self) -> Question | None:
-        """The open question, which is not open any more."""
-        question, self._question = self._question, None
-        self._asking.stop()
-        self._answer_due.stop()
-        return question
 
     def _judge(self, question: Question, text: str, turn: Turn) -> bool:
         """The user's next words after a question: only a plain yes is one. Whether the agent answers to them in that turn."""
@@ -412,25 +371,18 @@ class Dialogue:
             self._run(question.call, turn)
         else:
             self._calls.refuse(question.call, "REJECTED: the user did not agree")
-        answers = agreed or not turn.typed or " ".join(normalise(text)) in _NO
+        answers = agreed or not turn.typed or plain_no(text)
         if answers and reply is not None:
             reply.turn = turn
         return answers
 
-    def _refuse(self, why: str) -> None:
-        question = self._taken_question()
-        if question is not None:
-            self._calls.refuse(question.call, f"REJECTED: {why}")
-
-    def _on_given_up(self, id_: str, error: str) -> None:
+    def _on_given_up(self, id_: str) -> None:
         call = self._calls.given_up(id_)
         if call is None:
             return
-        log.warning(
-            "omnia: the facade has given up the call of %s: %.200s", call.name, error or "for no reason"
-        )
-        if self._question is not None and self._question.call is call:
-            self._refuse("")
+        log.warning("omnia: the facade has given up the call of %s", call.name)
+        if self._asker.open is not None and self._asker.open.call is call:
+            self._asker.refuse("")
 
     # --- what is wrong
 
@@ -439,13 +391,14 @@ class Dialogue:
         audio = self._outlet.calling() and code in (
             "DUPLEX_ERROR",
             "UNSATISFIABLE_FORMAT",
-            *(("MEDIA_NOT_ENABLED", "RATE_LIMITED", "INVALID_MESSAGE") if "audio" in said else ()),
+            *(("MEDIA_NOT_ENABLED", "RATE_LIMITED", "INVALID_MESSAGE") if of_audio(said) else ()),
         )
         reply = self.sender.reply
         if code == "INVALID_MESSAGE" and "no pending tool call" in said:
             log.debug("omnia: a result came too late for the facade")
         elif code == "RATE_LIMITED" and "media rate" in said:
-            log.warning("omnia: the facade has dropped audio: %.200s", said)
+            if self._complains("media rate"):
+                log.warning("omnia: the facade has dropped audio: it takes no more at once")
         elif code == "CREDENTIAL_EXPIRED":
             self.sender.back()
             self._outlet.expired(failure.error)
@@ -454,24 +407,31 @@ class Dialogue:
         elif self.sender.retried(code):
             pass
         elif reply is not None or self.waiting:
-            self._refuse("the answer has failed")
-            self.sender.reply = None
+            self._asker.refuse("the answer has failed")
+            self.sender.given_up()
             turn = self._turn
             if turn is not None and not turn.ended and (reply is None or reply.turn is turn):
                 self._fail(turn, failure)
             else:
                 log.info("omnia: an answer that nobody waits for has failed: %s", code)
             self.sender.pump()
-        else:
+        elif self._complains(code):
             self._outlet.report(failure, None)
+
+    def _complains(self, of: str) -> bool:
+        """Whether this is the first of its kind since something went well."""
+        new = of not in self._complaints
+        self._complaints.add(of)
+        return new
 
     def _on_audio_failure(self, failure: Failure) -> None:
         """The audio session has failed, or there is none to be had."""
         lasting = failure.code in ("UNSATISFIABLE_FORMAT", "MEDIA_NOT_ENABLED")
-        self._outlet.deaf(float("inf") if lasting else 0.0 if failure.code == "DUPLEX_ERROR" else DEAF_S)
+        anew = failure.code == "DUPLEX_ERROR" and self._complains("DUPLEX_ERROR")
+        self._outlet.deaf(float("inf") if lasting else 0.0 if anew else DEAF_S)
         reply, turn = self.sender.reply, self._turn
         if reply is None or reply.said is None:
-            self._refuse("the audio session has failed")
+            self._asker.refuse("the audio session has failed")
             self.sender.reply = None
         if turn is not None and not (turn.typed or turn.ended):
             self._fail(turn, failure)

@@ -23,6 +23,8 @@ from vrt_host.agents.provider import ProviderError
 INLINE_BYTES = 256 * 1024
 """As base64 in a message, where the facade stores no media ("< 256KB recommended")."""
 
+_SAID_BYTES = 1024
+"""What is read of a refusal."""
 _URL = re.compile(r"data:([a-z]+/[A-Za-z0-9.+-]+)((?:;[a-z]+=[^;,]*)*);base64,([A-Za-z0-9+/=]+)")
 _NAME = re.compile(r";name=([^;,]+)")
 
@@ -81,15 +83,17 @@ async def put(
     The credential goes to the facade itself and to nobody else: with a file that is put there, or to `confirm`, a route of its own,
     which is told of an upload that went elsewhere.
     """
+    schemes = ("https", "http") if insecure or confirm.startswith("http:") else ("https",)
     try:
-        checked_url(ready.url.partition("?")[0], ("https", "http"), insecure=insecure)
+        checked_url(ready.url.partition("?")[0], schemes, insecure=insecure)
+        ours = _origin(ready.url) == _origin(confirm)
     except ValueError as error:
         raise ProviderError("refused", f"the upload's address was not used: {error}") from None
     if _past(ready.expires_at):
         raise ProviderError("refused", "the upload's address has expired already")
     proof = {"Authorization": f"Bearer {credential}"} if credential else {}
     headers = {"Content-Type": file.mime_type, **ready.headers}
-    if _origin(ready.url) == _origin(confirm):
+    if ours:
         headers |= proof
     try:
         timeout = aiohttp.ClientTimeout(total=timeout_s)
@@ -113,7 +117,7 @@ async def _request(
 ) -> None:
     async with session.request(method, url, headers=headers, data=data, allow_redirects=False) as answer:
         if not 200 <= answer.status < 300:
-            said = (await answer.text())[:200].strip()
+            said = (await answer.content.read(_SAID_BYTES)).decode("utf-8", "replace")[:200].strip()
             raise ProviderError("refused", f"the upload was refused: {said} (HTTP status {answer.status})")
 
 

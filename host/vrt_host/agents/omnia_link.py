@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Self
 
 from websockets.asyncio.client import ClientConnection
-from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 from websockets.protocol import State
 
 from vrt_host.agents import omnia_errors as errors
@@ -60,10 +60,10 @@ class Link:
             raise ProviderError("unreachable", f"no answer within {timeout_s:g} s") from None
         except InvalidStatus as error:
             raise _refusal(error) from None
-        except WebSocketException as error:
+        except (InvalidHandshake, InvalidURI) as error:
             raise ProviderError("version", f"it is no WebSocket server of this kind: {error}") from None
-        except (OSError, ValueError) as error:  # ValueError: what can be no name of a host
-            said = getattr(error, "strerror", None) or str(error) or "it ended the connection at once"
+        except OSError as error:
+            said = error.strerror or str(error) or "it ended the connection at once"
             raise ProviderError("unreachable", said) from None
 
     async def _greeting(self) -> Connected:

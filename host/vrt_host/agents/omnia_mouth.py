@@ -63,11 +63,11 @@ class Mouth:
             elif sound:
                 self._play(turn, chunk.media_id, sound)
 
-    def complete(self, turn: Turn, said: str, done: Done) -> None:
-        """The final message of an answer of which `said` came in chunks: the rest of it, and its media."""
+    def complete(self, turn: Turn, said: str | None, done: Done) -> None:
+        """The final message of an answer of which `said` came in chunks (None: that is not known any more): the rest, and media."""
         for stream in self._streams.values():
             self._sound(turn, stream, stream.rest())
-        rest = _rest(said, done.text or "")
+        rest = "" if said is None else _rest(said, done.text or "")
         if rest:
             self.write(turn, rest)
         for media in done.media:

@@ -44,14 +44,7 @@ class Options(options.Options):
     @classmethod
     def _address(cls, url: str) -> str:
         # Whether it may be unencrypted is asked when `insecure` is known.
-        url = options.checked_url(url, tuple(_SCHEMES), insecure=True)
-        parts = urlsplit(url)
-        try:
-            (parts.hostname or "").encode("idna")
-            _ = parts.port
-        except ValueError:
-            raise ValueError("its host or its port cannot be") from None
-        return url
+        return options.checked_url(url, tuple(_SCHEMES), insecure=True)
 
     @field_validator("memory_facet")
     @classmethod

@@ -11,6 +11,9 @@ from vrt_host.agents.omnia_files import File
 from vrt_host.agents.omnia_messages import Failure, Message
 from vrt_host.agents.provider import ProviderError
 
+_TEXT_CHARS = 1 << 18
+"""Of an answer's chunks that are kept, to be compared with its final text."""
+
 
 class Timer(Protocol):
     """What is due later."""
@@ -84,6 +87,27 @@ class Alarm:
         self._ring()
 
 
+class Words:
+    """What an answer said in chunks."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._chars = 0
+
+    def add(self, text: str) -> None:
+        """The next of it."""
+        self._chars += len(text)
+        if self._chars <= _TEXT_CHARS:
+            self._parts.append(text)
+        else:
+            self._parts.clear()
+
+    @property
+    def whole(self) -> str | None:
+        """All of it; None: it is too long to be kept."""
+        return "".join(self._parts) if self._chars <= _TEXT_CHARS else None
+
+
 @dataclass(slots=True, eq=False)
 class Turn:
     """A turn of the port."""
@@ -121,6 +145,8 @@ class Said:
     ready: bool = False
     """What is told along with it is in it."""
     tries: int = 0
+    declares: bool = False
+    """It opens the session."""
     fresh: bool = False
     """It was refused by an expired session once, and goes into a new one."""
 
@@ -134,7 +160,7 @@ class Reply:
     """The message that it answers; None: the user spoke, or nobody did."""
     message: Message | None = None
     """The same, as it was sent."""
-    text: str = ""
+    text: Words = field(default_factory=Words)
     flowing: bool = False
     arrived: bool = False
     """The message has certainly reached the facade. One that has perhaps not is sent again over the next connection."""
