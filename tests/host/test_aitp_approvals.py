@@ -148,6 +148,7 @@ def test_spoken_answer_decides_once_it_is_complete(stage, words, approved):
 
 def test_spoken_answer_is_complete_after_a_second_where_the_server_finds_its_end(stage):
     asked(stage)
+    stage.later(2.1)
     stage.transcript("user", "Yes")
     stage.later(0.8)
     stage.transcript("user", " but not now")
@@ -165,6 +166,36 @@ def test_yes_before_the_question_is_no_answer_to_it(stage):
     stage.later(3)
     assert "Refund" in stage.said
     assert "APPROVAL_RESPONSE" not in stage.types_sent()
+
+
+def test_words_that_come_late_are_no_answer_where_this_host_hears_when_they_were_said():
+    """A transcript of what was said before the question: neither a yes nor a no to it."""
+    stage = Stage(ears=True)
+    stage.dialogue.speech_began()
+    stage.transcript("user", "Refund it,")
+    stage.dialogue.speech_ended("vad")
+    asks(stage)
+    stage.transcript("user", " yes.")
+    stage.later(5)
+    assert "APPROVAL_RESPONSE" not in stage.types_sent()
+    stage.dialogue.speech_began()
+    stage.transcript("user", "Yes.")
+    stage.dialogue.speech_ended("vad")
+    stage.later(1.2)
+    assert stage.last("APPROVAL_RESPONSE")["approved"] is True
+
+
+def test_words_within_2_s_are_no_answer_where_only_the_server_hears(stage):
+    """_QUESTION_S."""
+    stage.transcript("user", "Refund it,")
+    asks(stage)
+    stage.later(1.9)
+    stage.transcript("user", " yes.")
+    stage.later(5)
+    assert "APPROVAL_RESPONSE" not in stage.types_sent()
+    stage.transcript("user", "Yes.")
+    stage.later(1.2)
+    assert stage.last("APPROVAL_RESPONSE")["approved"] is True
 
 
 def test_question_has_20_s_from_when_it_was_heard_out(stage):

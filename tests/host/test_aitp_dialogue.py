@@ -543,6 +543,17 @@ def test_inputs_that_wait_are_bounded(stage, caplog):
     assert "the oldest is dropped" in caplog.text
 
 
+def test_words_of_a_turn_without_end_are_bounded(stage):
+    stage.types()
+    for _ in range(50):
+        stage.answers("x" * 1_000, done=False)
+    assert len(stage.dialogue._turn.said) == 4_000
+    stage.answers("", done=True)
+    for _ in range(50):
+        stage.transcript("user", "x" * 1_000)
+    assert len(stage.all(Transcript)[-1].text) == 8_000
+
+
 def test_history_is_bounded(stage):
     for number in range(200):
         stage.types(f"{number} " + "x" * 500)

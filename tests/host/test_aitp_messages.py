@@ -328,6 +328,13 @@ def test_key_goes_into_a_header_and_never_into_the_address():
         ({"url": "wss://agents.example/owllayer?apiKey=x"}, "key"),
         ({"url": "wss://agents.example", "voice": "message", "vad": "server"}, "vad"),
         ({"url": "wss://agents.example", "reconnect_attempts": -1}, "reconnect_attempts"),
+        ({"url": "wss://agents.example:99999"}, "Port out of range"),
+        ({"url": "wss://agents.example:port"}, "Port"),
+        ({"url": "wss://agents .example"}, "space"),
+        ({"url": "wss://agents.example/\n"}, "space"),
+        ({"url": "wss://agents..example"}, "name of a computer"),
+        ({"url": "wss://agents.example", "api_key": SecretStr("ключ")}, "ASCII"),
+        ({"url": "wss://agents.example", "api_key": SecretStr("one\ntwo")}, "ASCII"),
     ],
 )
 def test_options_that_cannot_work_are_refused(options, word):

@@ -18,7 +18,7 @@ from vrt_host.agents import aitp_messages as messages
 from vrt_host.agents.aitp_dialogue import Dialogue
 from vrt_host.agents.aitp_ears import Clip, ears
 from vrt_host.agents.aitp_link import Link
-from vrt_host.agents.aitp_messages import AitpError, Frame, HandshakeAck, Message
+from vrt_host.agents.aitp_messages import AitpError, Frame, HandshakeAck, Message, SystemEvent
 from vrt_host.agents.aitp_options import Options
 from vrt_host.agents.aitp_page import Page
 from vrt_host.agents.aitp_sound import recording
@@ -55,6 +55,8 @@ _STALL_S = 0.5
 """No audio for so long: the microphone was switched off."""
 _SHORTEST_MS = 160
 """Of speech; less is a noise."""
+_STEADY_S = 10.0
+"""A connection that ends sooner, and on which nothing was answered, was one more failed attempt."""
 _REPEATED_S = 10.0
 """The same error is told once in so long: a server without voice complains of each piece of audio."""
 
@@ -76,6 +78,10 @@ class Aitp(Agent):
         self._out = Outbox[tuple[str, Frame]](self.name, _MESSAGES)
         self._unconfirmed: deque[Frame] = deque()
         """What the user said, and no sign has come that the server has it."""
+        self._repeated: Sequence[Frame] = ()
+        """What of it is sent for the second time, which is the last: the server may be ending because of it."""
+        self._attempts = 0
+        """To connect, since there was a connection that was of use."""
         self._mic_at = 0.0
         self._heard_bytes = 0
         """Of audio since the user began to speak."""
@@ -97,7 +103,12 @@ class Aitp(Agent):
         self._loop = asyncio.get_running_loop()
         self._port = port
         self._page = Page(session.tools, session.context)
-        self._dialogue = Dialogue(self, session.tools, pending_results=self._options.pending_results)
+        self._dialogue = Dialogue(
+            self,
+            session.tools,
+            pending_results=self._options.pending_results,
+            ears=self._options.vad != "server",
+        )
         self._ears = None
         try:
             if self._options.vad != "server":
@@ -268,7 +279,10 @@ class Aitp(Agent):
     async def _live(self, link: Link) -> None:
         """Hold a connection, and another after it."""
         while not self._over:
+            since = self.now()
             error = await self._hold(link)
+            if self.now() - since >= _STEADY_S:
+                self._attempts = 0
             self._link = None
             self._lost(error)
             closing = self._loop.create_task(link.close())
@@ -282,7 +296,7 @@ class Aitp(Agent):
 
     async def _hold(self, link: Link) -> AitpError:
         """Use the connection until it ends."""
-        sending = self._loop.create_task(self._send(link))
+        sending = self._tasks.spawn(self._send(link))
         try:
             return await self._receive(link)
         finally:
@@ -305,6 +319,8 @@ class Aitp(Agent):
             await self._mouth.room()
 
     def _take(self, message: Message) -> None:
+        if not isinstance(message, SystemEvent):
+            self._attempts = 0
         self._dialogue.feed(message)
         self._watch()
 
@@ -355,24 +371,25 @@ class Aitp(Agent):
         """The connection ended by itself. The device is told where that costs it something."""
         if self._over:
             return
-        unsent = [
-            *self._unconfirmed,
-            *(payload for type_, payload in self._out.messages if type_ == "USER_INPUT"),
-        ]
-        self._unconfirmed = deque()
+        again = [said for said in self._unconfirmed if all(said is not one for one in self._repeated)]
+        waiting = [payload for type_, payload in self._out.messages if type_ == "USER_INPUT"]
+        self._repeated, self._unconfirmed = again, deque()
         self._out.messages.clear()
-        turn = self._dialogue.lost(unsent)
+        turn = self._dialogue.lost([*again, *waiting])
         log.log(logging.ERROR if error.final else logging.WARNING, "%s", self._line(error))
         if error.final:
             self._end(self._line(error))
-        elif turn is not None:
-            self.emit(error.event(self.name, turn, self._secrets()))
+        elif turn is not None:  # the connection is tried again, the turn is not
+            self.emit(
+                AitpError(error.kind, error.said, advice="ask again").event(self.name, turn, self._secrets())
+            )
 
     async def _renew(self) -> Link | None:
         """Another connection; each attempt waits for longer. None: there will be none."""
         options = self._options
-        for attempt in range(1, options.reconnect_attempts + 1):
-            await self.pause(options.reconnect_delay_ms * attempt / 1000)
+        while self._attempts < options.reconnect_attempts:
+            self._attempts += 1
+            await self.pause(options.reconnect_delay_ms * self._attempts / 1000)
             try:
                 return await self._open()
             except AitpError as error:
@@ -383,7 +400,9 @@ class Aitp(Agent):
                 turn = self._dialogue.unreachable()
                 if turn is not None:
                     self.emit(error.event(self.name, turn, self._secrets()))
-        self._end(f"aitp: the server was not reached again in {options.reconnect_attempts} attempts")
+        self._end(
+            f"aitp: in {options.reconnect_attempts} attempts there was no connection that lasts; see why the server ends them"
+        )
         return None
 
     async def _open(self) -> Link:

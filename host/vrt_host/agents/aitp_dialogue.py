@@ -52,6 +52,8 @@ _LAST_S = 1.0
 """So long that may be in coming once it has begun."""
 _ANSWERED_S = 1.0
 """An answer to the server's question is complete when no more words have come for so long."""
+_QUESTION_S = 2.0
+"""So long after a question no words that come are an answer to it, where nobody but the server hears when they were said."""
 _REPEATED_S = 10.0
 """A server without voice complains of each piece of audio, also while it answers a text."""
 _HEARD_BEFORE = "[Transcription] "
@@ -61,13 +63,17 @@ _HEARD_BEFORE = "[Transcription] "
 class Dialogue(Turns):
     """One session's conversation, over any number of connections."""
 
-    def __init__(self, outlet: Outlet, tools: Sequence[Tool], *, pending_results: bool = True) -> None:
-        """`pending_results`: a call that waits for the user has a TOOL_RESULT that says so."""
+    def __init__(
+        self, outlet: Outlet, tools: Sequence[Tool], *, pending_results: bool = True, ears: bool = False
+    ) -> None:
+        """`pending_results`: a call that waits for the user has a TOOL_RESULT that says so. `ears`: speech is told by `speech_began`."""
         super().__init__(outlet)
         self._tools = {tool.name: tool for tool in tools}
         self._pending_results = pending_results
+        self._ears = ears
         self._calls = calls.ServerCalls()
         self._approvals = Approvals()
+        self._asked_at = float("-inf")
         self._echoes = 0
         """Interruptions that the server has not confirmed."""
         self._ambient = ("", 0.0)
@@ -145,7 +151,8 @@ class Dialogue(Turns):
         self.speaking = True
         self._late_until = 0.0
         turn = self._turn
-        if turn is not None and not (turn.ended or turn.out) and (turn.typed or not turn.asked):
+        waits = turn is not None and not (turn.ended or turn.out) and (turn.typed or not turn.asked)
+        if waits and turn is not None and not turn.early:
             return  # typed and not answered: part of it
         if turn is not None and not turn.out:
             turn.left = True  # the user goes on after a pause: nobody was talking
@@ -266,7 +273,7 @@ class Dialogue(Turns):
         elif said.chunk and (turn := self._responding()) is not None:
             self._tell_heard(turn, now=True)
             turn.texted = True
-            turn.said += said.chunk
+            turn.speak(said.chunk)
             self._outlet.say(Text(turn.key, said.chunk))
         if said.audio_data:
             self._on_sound(said.audio_data, messages.sound_type(messages.OUTPUT_RATE))
@@ -381,23 +388,26 @@ class Dialogue(Turns):
         elif (turn := self._turn) is not None and not turn.ended and (turn.asked or turn.heard or turn.out):
             if self._responding() is None:
                 return
-            turn.said += "" if turn.texted else text
+            turn.speak("" if turn.texted else text)
             self._outlet.say(Transcript(turn.key, "agent", text, final=False, item=turn.item))
         elif self._turn is not None and self._turn.open:
             self._outlet.say(Transcript(self._turn.key, "agent", text, final=False, item=self._turn.item))
 
     def _on_heard(self, text: str) -> None:
         """The next of the user's words."""
-        self._heard_at = self._outlet.now()
+        now, before = self._outlet.now(), self._heard_at
+        self._heard_at = now
         self._late_until = 0.0
         turn = self._turn
         if turn is not None and turn.typed and not turn.ended:
             return
-        if turn is None or turn.ended:
+        early = self._ears or now - self._asked_at < _QUESTION_S
+        if turn is None or turn.ended or (turn.early and not early and now - before >= _ANSWERED_S):
             if not text.strip() or self._dead:
                 return
             turn = self._begin("listening")
-        turn.heard += text
+            turn.early = early
+        turn.heard = (turn.heard + text)[: messages.TEXT_CHARS]
         if not turn.out:
             self._outlet.emit(Transcript(turn.key, "user", turn.heard.strip(), final=False))
 
@@ -446,10 +456,11 @@ class Dialogue(Turns):
         if turn is None or turn.ended:
             turn = self._begin("thinking")
         words = self._approvals.ask(turn.key)
-        turn.said += f" {words}"
+        turn.speak(f" {words}")
         turn.texted = True
         self._outlet.say(Text(turn.key, words))
         self._finish(turn)
+        self._asked_at = self._outlet.now()
 
     def _settle(self, *, approved: bool) -> None:
         """The first question is answered; the next is asked when there is peace."""
@@ -458,6 +469,8 @@ class Dialogue(Turns):
     def _judge_speech(self, turn: Turn) -> None:
         """What the user says is the answer to the server's question, once it is complete."""
         if self.speaking or not turn.heard.strip() or self._outlet.now() - self._heard_at < _ANSWERED_S:
+            return
+        if turn.early:  # transcripts are late: these words answer something else
             return
         if self._approvals.asked and not self._approvals.asked_in(turn.key):
             self._settle(approved=self._approvals.judge(turn.heard) == "yes")

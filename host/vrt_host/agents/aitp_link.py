@@ -26,6 +26,8 @@ _MAX_BYTES = 1 << 24
 """Of one message: a whole answer as a recording."""
 _PER_SECOND = 80
 """Messages that are sent in a second: a server counts 100 in each of its own."""
+_SESSION_CHARS = 1_000
+"""Of a session's name; a longer one is not repeated in each message, which need not have it."""
 _EARLY = 16
 """Messages before the HANDSHAKE_ACK that are kept."""
 
@@ -74,7 +76,7 @@ class Link:
             with contextlib.suppress(Exception):
                 await socket.close()
             raise
-        link.session = ack.session_id
+        link.session = ack.session_id if len(ack.session_id) <= _SESSION_CHARS else ""
         return link, ack, came
 
     async def _shake_hands(self, first: Frame) -> tuple[HandshakeAck, list[Message]]:

@@ -18,6 +18,7 @@ from pydantic.alias_generators import to_camel
 
 from vrt_host.agents.base import Json
 from vrt_host.agents.provider import Kind, ProviderError
+from vrt_host.protocol import wire
 
 log = logging.getLogger(__name__)
 
@@ -182,11 +183,14 @@ _KINDS: Mapping[str, type[Message]] = {
 
 
 def parse(text: str | bytes) -> Message | None:
-    """A server's message, None: its type is unknown or a client's. Raises `AitpError` for one that is not valid."""
+    """A server's message, None: its type is unknown or a client's. Raises `AitpError` for one that is not valid.
+
+    JSON is read as strictly as a device's: what vRT cannot say, or our answer could not repeat, does not come in.
+    """
     if isinstance(text, bytes):
         raise AitpError("malformed", "a binary message, which the protocol does not have")
     try:
-        envelope = _Envelope.model_validate(json.loads(text, parse_constant=_constant))
+        envelope = _Envelope.model_validate(wire.loads(text))
         kind = _KINDS.get(envelope.type)
         said = envelope.payload
         if kind is None or _of_another_version(kind, said):
@@ -197,8 +201,8 @@ def parse(text: str | bytes) -> Message | None:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "the message"
         raise AitpError("malformed", f"an invalid message: {where}: {first['msg']}") from None
-    except (ValueError, RecursionError):
-        raise AitpError("malformed", "a message is not JSON") from None
+    except ValueError as error:
+        raise AitpError("malformed", f"a message is not proper JSON: {error}") from None
 
 
 def _of_another_version(kind: type[Message], said: Mapping[str, Json]) -> bool:
@@ -206,10 +210,6 @@ def _of_another_version(kind: type[Message], said: Mapping[str, Json]) -> bool:
     if kind is SystemEvent:
         return isinstance(said.get("kind"), str) and said["kind"] not in _EVENTS
     return kind is VoiceState and isinstance(said.get("event"), str) and said["event"] not in _VOICE_STATES
-
-
-def _constant(name: str) -> Json:
-    raise ValueError(name)
 
 
 # --- what a client sends

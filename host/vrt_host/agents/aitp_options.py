@@ -34,7 +34,10 @@ class Options(options.Options):
     @field_validator("api_key")
     @classmethod
     def _key(cls, key: SecretStr | None) -> SecretStr | None:
-        return key if options.shown(key).strip() else None
+        text = options.shown(key).strip()
+        if not (text.isascii() and text.isprintable()):
+            raise ValueError("a key has letters, digits and signs of ASCII only: it goes into a header")
+        return key if text else None
 
     @model_validator(mode="after")
     def _consistent(self) -> Options:

@@ -13,7 +13,8 @@ from vrt_host.agents.base import AgentEvent, Json
 _ENTRIES = 80
 _CHARACTERS = 16_000
 """Of what is handed over to a new session, the newest."""
-_LONGEST = 4_000
+LONGEST = 4_000
+"""Of each of them."""
 
 
 @dataclass(slots=True, eq=False)
@@ -45,7 +46,13 @@ class Turn:
     recorded: bool = False
     """It answers a whole message of speech: the server may send a text, say that it is done, and then send its sound."""
     done: bool = False
+    early: bool = False
+    """The user's words in it may have been said before the server's question that they come after."""
     calls: set[str] = field(default_factory=set)
+
+    def speak(self, text: str) -> None:
+        """The agent's next words, as far as they will be handed over."""
+        self.said = (self.said + text)[:LONGEST]
 
 
 @dataclass(slots=True)
@@ -70,7 +77,7 @@ class History:
 
     def add(self, role: str, text: str) -> None:
         """One more entry."""
-        if text := text.strip()[:_LONGEST]:
+        if text := text.strip()[:LONGEST]:
             self._entries.append({"role": role, "text": text})
             self._known = min(self._known + 1, _ENTRIES)
 

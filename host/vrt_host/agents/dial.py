@@ -2,11 +2,37 @@
 
 from __future__ import annotations
 
-from websockets.asyncio.client import connect
+from collections.abc import Generator
+from typing import Any
+from urllib.parse import urlsplit
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import InvalidMessage, InvalidProxy
+
+from vrt_host.config import is_loopback
 
 
 class Dial(connect):
-    """`websockets.connect`, for one address."""
+    """`websockets.connect`, for one address; what is no address, no way there and no answer is an `OSError`, too."""
+
+    def __init__(self, uri: str, **options: Any) -> None:
+        if is_loopback(urlsplit(uri).hostname or ""):
+            options["proxy"] = (
+                None  # of the environment: another machine, which would read what is not encrypted
+            )
+        super().__init__(uri, **options)
+
+    def __await__(self) -> Generator[Any, None, ClientConnection]:
+        try:
+            return (yield from super().__await__())
+        except InvalidProxy as error:  # whose address may have a password in it
+            raise OSError(f"the proxy of the environment is not valid: {error.msg}") from None
+        except (ValueError, ImportError) as error:
+            raise OSError(str(error)) from error
+        except InvalidMessage as error:
+            if isinstance(error.__cause__, EOFError | ConnectionError):  # as of a server that is starting
+                raise ConnectionResetError("the connection ended without an answer") from None
+            raise
 
     def process_redirect(self, exc: Exception) -> Exception | str:
         """Never elsewhere."""

@@ -13,7 +13,6 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import (
     ConnectionClosed,
     InvalidHandshake,
-    InvalidMessage,
     InvalidStatus,
     InvalidURI,
 )
@@ -69,10 +68,6 @@ class Link:
             raise ProviderError("unreachable", f"no answer within {timeout_s:g} s") from None
         except InvalidStatus as error:
             raise _refusal(error) from None
-        except InvalidMessage as error:
-            if isinstance(error.__cause__, EOFError):
-                raise ProviderError("unreachable", "the connection ended without an answer") from None
-            raise ProviderError("version", f"it is no WebSocket server: {error}") from None
         except (InvalidHandshake, InvalidURI) as error:
             raise ProviderError("version", f"it is no WebSocket server of this kind: {error}") from None
         except OSError as error:

@@ -170,6 +170,12 @@ def checked_url(
     What is not encrypted (a scheme that is not among `secure`) may only go to this machine, unless `insecure`.
     """
     parts = urlsplit(url)
+    if not (url.isprintable() and url == "".join(url.split())):
+        raise ValueError("it has a space or another character that no address has")
+    try:
+        _ = parts.port, (parts.hostname or "").encode("idna")
+    except UnicodeError:
+        raise ValueError(f"{parts.hostname} can be no name of a computer") from None
     if parts.scheme not in schemes or not parts.hostname:
         raise ValueError(f"it has to be an address like {next(iter(schemes))}://HOST")
     if parts.username is not None or parts.query or parts.fragment:

@@ -1,0 +1,235 @@
+"""agents/aitp.py against servers that break, leave and repeat: nothing is waited or tried for without end, and the user is told."""
+
+import asyncio
+import contextlib
+import json
+import logging
+
+import pytest
+from agent_stage import Port, logged, started
+from peers import vectors
+from peers.process import DEADLINE_S
+from pydantic import SecretStr
+from vrt_host.agents import aitp, aitp_link
+from vrt_host.agents import aitp_messages as messages
+from vrt_host.agents.aitp import Aitp, Options
+from vrt_host.agents.base import AgentError, Call, SessionInfo, Text, Tool, ToolResult, TurnBegin
+from websockets.asyncio.server import serve
+
+PAY = Tool("pay", confirm="button")
+ACK = {
+    "sessionId": "ses_1",
+    "serverVersion": "0.4.0",
+    "protocolVersion": "1.0.0",
+    "capabilities": ["text", "audio", "tools"],
+}
+OVER = logging.getLogger("test_aitp_hostile")
+OVER.setLevel(logging.CRITICAL)
+
+
+@pytest.fixture(name="waits", autouse=True)
+def waits_of_test(monkeypatch):
+    """How long is waited before each attempt to connect again; nothing is waited for."""
+    waits = []
+
+    async def pause(seconds):
+        waits.append(seconds)
+
+    monkeypatch.setattr(Aitp, "pause", staticmethod(pause))
+    return waits
+
+
+@contextlib.asynccontextmanager
+async def against(talk, *, tools=(PAY,), ack=ACK, **options):
+    """An agent and its port; `talk(server, number)` plays each connection after its handshake, and all that comes is judged."""
+    came = []
+    news = []
+
+    class Server:
+        def __init__(self, socket):
+            self.socket = socket
+
+        async def next(self, type_):
+            async for text in self.socket:
+                frame = json.loads(text)
+                assert vectors.errors("aitp", "client", frame) == []
+                came.append(frame)
+                news[0]()
+                if frame["type"] == type_:
+                    return frame
+            return None
+
+        async def say(self, type_, **payload):
+            await self.socket.send(json.dumps(messages.message(type_, payload)))
+
+    connections = []
+
+    async def serves(socket):
+        connections.append(socket)
+        news[0]()
+        server = Server(socket)
+        await server.next("HANDSHAKE_INIT")
+        await server.say("HANDSHAKE_ACK", **ack)
+        await talk(server, len(connections))
+
+    given = {"api_key": SecretStr("a-key-that-is-long"), **options.pop("given", {})}
+    async with serve(serves, "127.0.0.1", 0, logger=OVER, **options) as listener, asyncio.timeout(DEADLINE_S):
+        agent = Aitp(Options(url=f"ws://127.0.0.1:{listener.sockets[0].getsockname()[1]}", **given))
+        news.append(lambda: None)
+        async with started(agent, tools=tools, format_=aitp.INPUT, output=aitp.OUTPUT) as port:
+            port.connections, port.came = connections, came
+            news[0] = lambda: port.fill(False)
+            yield agent, port
+
+
+def told(port, type_):
+    return sum(frame["type"] == type_ for frame in port.came)
+
+
+def errors(port):
+    return [(error.message, error.recoverable) for error in port.all(AgentError)]
+
+
+async def test_text_that_ends_each_connection_is_sent_twice_and_then_told(waits):
+    """A server that closes with 1009, or dies of it, would do so for ever."""
+
+    async def talk(server, number):
+        await server.next("never")
+
+    async with against(talk, max_size=4_000) as (agent, port):
+        agent.user_text("x" * 5_000)
+        await port.until(lambda: port.all(AgentError))
+        [(line, recoverable)] = errors(port)
+        assert line.endswith("exceeds limit of 4000 bytes; ask again")
+        assert recoverable
+        assert port.all(AgentError)[0].turn == port.all(TurnBegin)[0].turn
+        assert len(port.connections) == 2
+
+
+async def test_connections_that_do_not_last_are_attempts_that_failed(waits):
+    """10 attempts, 2000 ms longer each time (code: OwlLayerClient.ts), also where each of them shakes hands."""
+
+    async def talk(server, number):
+        await server.next("CONTEXT_UPDATE")
+        await server.socket.close(1001)
+
+    async with against(talk) as (_, port):
+        await port.until(lambda: port.all(AgentError))
+        [(line, recoverable)] = errors(port)
+        assert "in 10 attempts there was no connection that lasts" in line
+        assert not recoverable
+    assert waits == [2.0 * attempt for attempt in range(1, 11)]
+
+
+async def test_connection_that_was_of_use_begins_the_attempts_anew(waits):
+    async def talk(server, number):
+        if number % 2:
+            await server.next("CONTEXT_UPDATE")
+            await server.socket.close(1001)
+        else:
+            await server.next("USER_INPUT")
+            await server.say("AGENT_RESPONSE", chunk="Yes.", done=True)
+
+    async with against(talk) as (agent, port):
+        for number in (1, 2):
+            await port.until(lambda number=number: told(port, "CONTEXT_UPDATE") == 2 * number)
+            agent.user_text("Hello")
+            await port.ends(number)
+    assert waits[:3] == [2.0, 2.0, 4.0]
+
+
+async def test_server_that_hangs_up_while_it_starts_is_called_again(waits):
+    gone = asyncio.Event()
+
+    async def talk(server, number):
+        if number == 1:
+            await server.next("CONTEXT_UPDATE")
+            gone.set()
+            await server.socket.close(1012)
+        else:
+            await server.next("USER_INPUT")
+            await server.say("AGENT_RESPONSE", chunk="Yes.", done=True)
+
+    def hang_up(connection, request):
+        if gone.is_set() and len(waits) < 3:
+            connection.transport.abort()
+
+    async with against(talk, process_request=hang_up) as (agent, port):
+        await port.until(lambda: len(port.connections) == 2 or port.all(AgentError))
+        agent.user_text("Hello")
+        await port.ends()
+        assert errors(port) == []
+    assert waits == [2.0, 4.0, 6.0]
+
+
+async def test_half_of_a_character_stops_nothing():
+    """JSON can say it, UTF-8 cannot: what came down with it goes up again in a question and in a history."""
+
+    async def talk(server, number):
+        await server.next("USER_INPUT")
+        call = messages.message("TOOL_CALL", {"callId": "tc_1", "name": "pay", "args": {"to": "\ud83d"}})
+        await server.socket.send(json.dumps(call))
+        await server.next("APPROVAL_RESPONSE")
+        await server.say("AGENT_RESPONSE", chunk="Paid \ud83d.", done=True)
+        if number == 1:
+            await server.socket.close(1001)
+
+    async with against(talk) as (agent, port):
+        for number in (1, 2):
+            agent.user_text("Pay")
+            await port.until(lambda number=number: len(port.all(Call)) == number)
+            await port.until(lambda number=number: told(port, "APPROVAL_REQUEST") == number)
+            call = port.all(Call)[-1]
+            agent.tool_result(call.turn, ToolResult(call.call, True, None))
+            await port.ends(number)
+        assert "".join(one.text for one in port.all(Text)) == 2 * "Paid \ufffd."
+    update = [one for one in port.came if one["type"] == "CONTEXT_UPDATE"][-1]
+    assert update["payload"]["context"]["earlierConversation"][-1]["text"] == "Paid \ufffd."
+
+
+async def test_sender_that_fails_ends_the_session(monkeypatch, caplog):
+    """Nothing would go out any more, and nobody would know."""
+
+    async def talk(server, number):
+        await server.next("never")
+
+    async with against(talk) as (agent, port):
+        await logged(caplog, "")
+        monkeypatch.setattr(aitp_link.Link, "send", lambda *_: 1 / 0)
+        agent.user_text("Hello")
+        await port.until(lambda: port.all(AgentError))
+        assert errors(port) == [("the agent aitp failed; the host's log says why", False)]
+
+
+async def test_name_of_a_session_that_is_endless_is_not_repeated():
+    async def talk(server, number):
+        await server.next("USER_INPUT")
+        await server.say("AGENT_RESPONSE", chunk="Yes.", done=True)
+
+    async with against(talk, ack={**ACK, "sessionId": "s" * 100_000}) as (agent, port):
+        agent.user_text("Hello")
+        await port.ends()
+        assert all("meta" not in one for one in port.came)
+
+
+async def test_sessions_that_are_over_leave_nothing_behind():
+    before = asyncio.all_tasks()
+
+    async def talk(server, number):
+        await server.next("USER_INPUT")
+        await server.say("TOOL_CALL", callId="tc_1", name="pay", args={})
+        await server.next("never")
+
+    async with against(talk) as (agent, _):
+        url = agent._options.url
+        for _ in range(20):
+            other, its = Aitp(Options(url=url)), Port()
+            its.agent = other
+            await other.start(SessionInfo((PAY,), None, aitp.INPUT, aitp.OUTPUT), its)
+            other.user_text("Pay")
+            other.user_audio(bytes(640))
+            await its.until(lambda its=its: its.all(Call))
+            await other.close()
+            assert not other._tasks
+            assert not other._link.alive
+    assert asyncio.all_tasks() == before

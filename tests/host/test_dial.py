@@ -1,0 +1,54 @@
+"""agents/dial.py: what leads to no WebSocket is told like any other failure of the network, and the environment's proxy sees no key."""
+
+import asyncio
+import os
+
+import pytest
+from agent_stage import answering
+from vrt_host.agents.dial import Dial
+
+
+@pytest.fixture(autouse=True)
+def no_proxies(monkeypatch):
+    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
+
+
+async def test_proxy_of_the_environment_is_not_asked_for_this_machine(monkeypatch):
+    """It is another machine, and what goes to this one is not encrypted: the key would be read on the way."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    async with answering() as (port, _):
+        for host in ("127.0.0.1", "localhost"):
+            socket = await Dial(f"ws://{host}:{port}/")
+            await socket.close()
+
+
+@pytest.mark.parametrize(
+    ("proxy", "said"),
+    [
+        ("ftp://user:secret@proxy.example", "the proxy of the environment is not valid"),
+        ("http://proxy.example:99999", "Port out of range"),
+        ("socks5://proxy.example", "SOCKS"),
+    ],
+)
+async def test_proxy_that_cannot_be_used_is_told_without_its_password(monkeypatch, proxy, said):
+    monkeypatch.setenv("http_proxy", proxy)
+    with pytest.raises(OSError, match=said) as caught:
+        await Dial("ws://agents.example/")
+    assert "secret" not in str(caught.value)
+
+
+async def test_name_that_no_computer_can_have_is_told():
+    with pytest.raises(OSError, match="label"):
+        await Dial(f"ws://{'a' * 64}.example/")
+
+
+@pytest.mark.parametrize("first", [b"", b"HTTP/1.1 101 Switching"])
+async def test_server_that_hangs_up_before_it_answers_may_be_there_later(first):
+    async def hang_up(_, writer):
+        writer.write(first)
+        writer.close()
+
+    async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
+        with pytest.raises(ConnectionResetError, match="without an answer"):
+            await Dial(f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
