@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from vrt_host.connection import Connection, Event
+from vrt_host.errors import AgentStartError
 from vrt_host.links.base import Link
 from vrt_host.runner import Alarm, Observer, Runner, printable, without_tokens
 from vrt_host.session import AudioFrame, Fault, Hello, Limits, Message
@@ -46,6 +47,8 @@ class Seat:
         self.link = link
         self.peer = link.peer
         self.runner: Runner | None = None
+        self.refusal: AgentStartError | None = None
+        """Why there is no session, if it was the agent's doing; the client is told its words alone."""
         self.connection = Connection(host.limits, self.now(), wake=self._wake)
         self._alarm = Alarm(self._loop, self.flush)
         self._scheduled = False

@@ -69,6 +69,9 @@ class Facade(Protocol):
     def listen(self, host: Host) -> AbstractAsyncContextManager[None]:
         """Be there for clients meanwhile. Raises `UsageError` when it cannot listen."""
 
+    async def drain(self) -> None:
+        """The host is about to stop: let what is under way end, where the protocol wants that; return when it has."""
+
 
 AgentFactory = Callable[[], Agent]
 
@@ -107,17 +110,24 @@ async def serve(
         for facade in facades:
             await stack.enter_async_context(facade.listen(host))
             log.info("facade %s: %s", facade.name, facade.url)
-        await _serve(host, server, ready, stop)
+        await _serve(host, server, ready, stop, facades)
 
 
 async def _serve(
-    host: Host, server: Server, ready: Callable[[int], None] | None, stop: asyncio.Event | None
+    host: Host,
+    server: Server,
+    ready: Callable[[int], None] | None,
+    stop: asyncio.Event | None,
+    facades: Sequence[Facade],
 ) -> None:
     watch = asyncio.create_task(host.watch())
     try:
         if ready is not None:
             ready(server.sockets[0].getsockname()[1])
         await (stop or asyncio.Event()).wait()
+        server.close(close_connections=False)
+        # Boards are still there meanwhile: the turns that are waited for may need their tools. Who cancels does not wait.
+        await asyncio.gather(*(facade.drain() for facade in facades))
     finally:
         watch.cancel()
         server.close(close_connections=False)
@@ -303,6 +313,7 @@ class Host:
             seat.bind(runner)
             opened = seat.connection.accept(runner.session, seat.now())
         except AgentStartError as error:
+            seat.refusal = error
             log.warning("session %s: %s", runner.id[:8], printable(str(error), 300))
             seat.connection.refuse("START_FAILED", str(error))
         except Exception:

@@ -16,6 +16,7 @@ _AITP = "host/test_facade_aitp.py::test_"
 _AITP_HOSTILE = "host/test_facade_aitp_hostile.py::test_"
 _OMNIA_FACADE = "host/test_facade_omnia.py::test_"
 _OMNIA_CALLS = "host/test_facade_omnia_calls.py::test_"
+_OMNIA_HOSTILE = "host/test_facade_omnia_hostile.py::test_"
 _OMNIA_MEDIA = "host/test_facade_omnia_media.py::test_"
 _AITP_AGENT = "host/test_aitp.py::test_"
 _OUTBOX = "host/test_outbox.py::test_"
@@ -184,8 +185,13 @@ PROOFS = {
     "facades.aitp_session.SAID": _AITP + "when_the_tools_change_what_was_said_goes_on_in_the_context",
     "facades.aitp_session.SAID_CHARS": _AITP + "when_the_tools_change_what_was_said_goes_on_in_the_context",
     "facades.aitp_session.EARLY": _AITP + "what_comes_while_the_session_opens_waits",
-    "facades.omnia.MESSAGE_BYTES": _OMNIA_FACADE + "a_message_has_16_mib",
+    "facades.omnia_socket.MESSAGE_BYTES": _OMNIA_FACADE + "a_message_has_16_mib",
     "facades.omnia.TEXT_BYTES": _OMNIA_FACADE + "a_text_has_what_the_host_takes",
+    "facades.omnia_messages.PARTS": _OMNIA_HOSTILE + "not_all_that_is_wrong_with_a_message_is_looked_for",
+    "facades.omnia_frames.METADATA_BYTES": _OMNIA_HOSTILE
+    + "metadata_of_a_frame_that_are_too_long_are_not_looked_at",
+    "facades.omnia.DRAIN_S": "host/test_facade_omnia_stop.py::test_a_host_waits_30_s_for_turns",
+    "facades.omnia_media.BODY_S": _OMNIA_MEDIA + "no_body_is_waited_for_for_ever",
     "facades.omnia.MESSAGES_PER_S": _OMNIA_FACADE + "a_bucket_has_so_many_at_once_and_so_many_a_second",
     "facades.omnia.MESSAGES_AT_ONCE": _OMNIA_FACADE + "what_is_beyond_a_rate_is_shed_and_told",
     "facades.omnia.MEDIA_BYTES_PER_S": _OMNIA_FACADE + "a_bucket_has_so_many_at_once_and_so_many_a_second",
@@ -194,7 +200,7 @@ PROOFS = {
     + "a_client_of_which_nothing_comes_for_60_s_is_gone_and_any_frame_counts",
     "facades.omnia.SILENCE_S": _OMNIA_FACADE
     + "a_client_of_which_nothing_comes_for_60_s_is_gone_and_any_frame_counts",
-    "facades.omnia.WRITE_S": _OMNIA_FACADE + "a_client_that_does_not_read_is_cut_off",
+    "facades.omnia_socket.WRITE_S": _OMNIA_FACADE + "a_client_that_does_not_read_is_cut_off",
     "facades.omnia.QUEUED": _OMNIA_FACADE + "a_client_that_does_not_read_is_cut_off",
     "facades.omnia.CONGESTED": _OMNIA_CALLS + "sound_waits_for_a_client_that_reads_slowly",
     "facades.omnia_messages.METADATA_KEYS": _OMNIA_FACADE
@@ -216,8 +222,8 @@ PROOFS = {
     "facades.omnia_session.KEPT": _OMNIA_CALLS
     + "what_is_told_while_a_call_is_parked_comes_with_the_connection",
     "facades.omnia_session.LAST_S": _OMNIA_CALLS + "the_last_frame_ends_the_call_behind_its_answer",
-    "facades.omnia_session.SAID": _OMNIA_FACADE + "of_what_was_said_so_much_goes_on",
-    "facades.omnia_session.SAID_CHARS": _OMNIA_FACADE + "of_what_was_said_so_much_goes_on",
+    "facades.omnia_turn.SAID": _OMNIA_FACADE + "of_what_was_said_so_much_goes_on",
+    "facades.omnia_turn.SAID_CHARS": _OMNIA_FACADE + "of_what_was_said_so_much_goes_on",
     "facades.omnia_session.EARLY": _OMNIA_CALLS + "audio_waits_while_a_session_opens",
     "facades.omnia_tools.RESULT_BYTES": _OMNIA_CALLS + "what_a_result_says_is_what_the_agent_hears",
     "facades.omnia_media.UPLOAD_S": _OMNIA_MEDIA

@@ -107,14 +107,22 @@ class Client:
 
 @contextlib.asynccontextmanager
 async def serving(
-    *brains, config=None, lending=None, token=None, tmp_path=None, tools=(WEATHER, WHERE), **options
+    *brains,
+    config=None,
+    lending=None,
+    token=None,
+    tmp_path=None,
+    tools=(WEATHER, WHERE),
+    turn_limits=None,
+    **options,
 ):
     """`omnia(**query)`: a connection; `brains` are the agents, in the order of the sessions."""
     if tmp_path is not None:
         options["tools"] = tmp_path / "tools.json"
         options["tools"].write_text(json.dumps(tools))
     facade, rest = omnia.OmniaFacade(omnia.Options(port=0, **options)), list(brains)
-    async with hosting(lambda: rest.pop(0), config=config, facades=[facade], lending=lending) as host:
+    given = {"config": config, "facades": [facade], "lending": lending, "turn_limits": turn_limits}
+    async with hosting(lambda: rest.pop(0), **given) as host:
 
         @contextlib.asynccontextmanager
         async def client(*, token=token, headers=None, connected=False, **query):
@@ -138,6 +146,17 @@ async def serving(
         host.omnia = client
         host.facade = facade
         yield host
+
+
+def _others():
+    return asyncio.sleep(0)
+
+
+async def until(true, again=_others):
+    """Wait with a deadline until it is so; `again` is awaited in between."""
+    async with asyncio.timeout(DEADLINE_S):
+        while not true():
+            await again()
 
 
 def answers(agent, text):

@@ -7,6 +7,7 @@ import asyncio
 import base64
 import contextlib
 import json
+from typing import get_args
 
 import pytest
 from host_client import DEADLINE_S
@@ -15,10 +16,20 @@ from omnia_client import Closed, answers, serving
 from peers.vectors import frame, load
 from test_guest import Brain, speak
 from vrt_host.agents.base import AgentError, Audio, AudioBegin, Text, Transcript, TurnBegin, TurnEnd
+from vrt_host.agents.provider import Kind, ProviderError
 from vrt_host.auth import TokenFile
-from vrt_host.config import ServerConfig
-from vrt_host.errors import UsageError
-from vrt_host.facades import omnia, omnia_archive, omnia_frames, omnia_messages, omnia_session, registry
+from vrt_host.config import ServerConfig, TurnLimits
+from vrt_host.errors import AgentStartError, UsageError
+from vrt_host.facades import (
+    omnia,
+    omnia_archive,
+    omnia_frames,
+    omnia_messages,
+    omnia_session,
+    omnia_socket,
+    omnia_turn,
+    registry,
+)
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 
@@ -133,23 +144,6 @@ async def test_there_are_500_connections():
                 with contextlib.suppress(InvalidStatus):
                     async with host.omnia(agent="a", connected=True):
                         break
-
-
-async def test_a_host_that_stops_closes_with_1001_and_takes_nobody_any_more():
-    """Code, server.go: 1001 "server shutdown", at once and so within its 30 s; 503."""
-    async with serving(Brain(answers)) as host, host.omnia(agent="a", connected=True) as client:
-        await client.say("x")
-        await client.answer()
-        host.facade.stops()
-        assert (await refused(host, agent="a"))[0] == 503
-        assert await client.closed() == (1001, "server shutdown")
-    async with (
-        serving(Brain(lambda agent, text: agent.port.emit(TurnBegin("t")))) as host,
-        host.omnia(agent="a", connected=True) as client,
-    ):
-        await client.say("x")
-        host.stop.set()
-        assert await client.closed() == (1001, "server shutdown")
 
 
 async def test_a_disclosure_is_told_as_it_is_configured_and_its_acknowledgement_is_noted_once(caplog):
@@ -400,6 +394,76 @@ async def test_an_answer_that_does_not_begin_or_stops_partway_is_an_error(monkey
         assert await client.answer() == "You said again."
 
 
+@pytest.mark.parametrize("more", [True, False])
+async def test_it_is_told_so_as_well_when_the_host_itself_gives_the_answer_up(monkeypatch, more):
+    """The host's own limit is as long; which of the two rings first says nothing."""
+    assert TurnLimits().agent_silence == omnia_session.IDLE_S
+    monkeypatch.setattr(omnia_session, "IDLE_S" if more else "FIRST_S", 0.2 + omnia_session.SLACK_S / 2)
+
+    def on_text(agent, text):
+        agent.port.emit(TurnBegin("t"))
+        if more:
+            agent.port.emit(Text("t", "Well, "))
+
+    async with (
+        serving(Brain(on_text), turn_limits=TurnLimits(agent_silence=0.2)) as host,
+        host.omnia(agent="a", connected=True) as client,
+    ):
+        await client.say("x")
+        code = "PROVIDER_STALLED" if more else "PROVIDER_TIMEOUT"
+        assert (await client.until("error"))["error"]["code"] == code
+
+
+KINDS = {
+    "rate": "PROVIDER_RATE_LIMITED",
+    "quota": "PROVIDER_RATE_LIMITED",
+    "unreachable": "PROVIDER_UNAVAILABLE",
+    "gone": "PROVIDER_UNAVAILABLE",
+    "key": "PROVIDER_AUTH_FAILED",
+    "expired": "PROVIDER_AUTH_FAILED",
+}
+"""Page, Error codes: HTTP 429; unreachable or 5xx; 401 or 403. Any other failed turn is INTERNAL_ERROR."""
+
+
+@pytest.mark.parametrize("kind", get_args(Kind))
+@pytest.mark.parametrize("when", ["start", "before the turn", "turn"])
+async def test_what_is_wrong_with_the_models_provider_is_told_by_its_code(kind, when):
+    """Page, Error codes: PROVIDER_*, never in the provider's words."""
+    error = ProviderError(kind, "key sk-1 is wrong")
+
+    class Fails(Brain):
+        async def start(self, session, port):
+            await super().start(session, port)
+            try:
+                if when == "start":
+                    raise error
+            except ProviderError:
+                raise AgentStartError(error.line("brain")) from None
+
+    def on_text(agent, text):
+        if when == "turn":
+            agent.port.emit(TurnBegin("t"))
+        agent.port.emit(error.event("brain", "t" if when == "turn" else None))
+
+    async with serving(Fails(on_text)) as host, host.omnia(agent="a", connected=True) as client:
+        await client.say("x")
+        code, words = await client.error()
+        assert code == KINDS.get(kind, "INTERNAL_ERROR")
+        assert "sk-1" not in words
+
+
+@pytest.mark.parametrize("code", ["MAX_ROUNDS_EXCEEDED", "PROVIDER_STALLED", "RATE_LIMITED", "AGENT_ERROR"])
+async def test_a_code_of_another_facade_behind_this_one_is_passed_on_where_it_is_the_turns(code):
+    def on_text(agent, text):
+        agent.port.emit(TurnBegin("t"))
+        agent.port.emit(AgentError("words", turn="t", code=code))
+
+    async with serving(Brain(on_text)) as host, host.omnia(agent="a", connected=True) as client:
+        await client.say("x")
+        told = code if code in ("MAX_ROUNDS_EXCEEDED", "PROVIDER_STALLED") else "INTERNAL_ERROR"
+        assert (await client.error())[0] == told
+
+
 # --- sessions
 
 
@@ -426,8 +490,8 @@ async def test_what_was_said_goes_on_where_its_owner_resumes_the_session(tokens)
 
 
 async def test_of_what_was_said_so_much_goes_on(tokens, monkeypatch):
-    assert (omnia_session.SAID, omnia_session.SAID_CHARS) == (20, 400)
-    monkeypatch.setattr(omnia_session, "SAID", 2)
+    assert (omnia_turn.SAID, omnia_turn.SAID_CHARS) == (20, 400)
+    monkeypatch.setattr(omnia_turn, "SAID", 2)
     first, second = Brain(answers), Brain(answers)
     async with serving(first, second, config=tokens.config, token=tokens.first) as host:
         async with host.omnia(agent="a", connected=True) as client:
@@ -621,8 +685,8 @@ def test_a_bucket_has_so_many_at_once_and_so_many_a_second(monkeypatch):
     assert (omnia.MESSAGES_PER_S, omnia.MESSAGES_AT_ONCE) == (50, 100)
     assert (omnia.MEDIA_BYTES_PER_S, omnia.MEDIA_BYTES_AT_ONCE) == (2 << 20, 16 << 20)
     now = 0.0
-    monkeypatch.setattr(omnia.time, "monotonic", lambda: now)
-    bucket = omnia.Bucket(50, 100)
+    monkeypatch.setattr(omnia_socket.time, "monotonic", lambda: now)
+    bucket = omnia_socket.Bucket(50, 100)
     assert [bucket.admit() for _ in range(101)] == [True] * 100 + [False]
     now = 1.0
     assert [bucket.admit() for _ in range(51)] == [True] * 50 + [False]
@@ -674,11 +738,11 @@ async def test_a_client_of_which_nothing_comes_for_60_s_is_gone_and_any_frame_co
         writer.close()
 
 
-@pytest.mark.parametrize(("name", "value"), [("WRITE_S", 0.1), ("QUEUED", 8)])
-async def test_a_client_that_does_not_read_is_cut_off(monkeypatch, name, value):
+@pytest.mark.parametrize(("module", "name", "value"), [(omnia_socket, "WRITE_S", 0.1), (omnia, "QUEUED", 8)])
+async def test_a_client_that_does_not_read_is_cut_off(monkeypatch, module, name, value):
     """Code, server_config.go: 10 s to write a message."""
-    assert omnia.WRITE_S == 10
-    monkeypatch.setattr(omnia, name, value)
+    assert omnia_socket.WRITE_S == 10
+    monkeypatch.setattr(module, name, value)
 
     def floods(agent, text):
         agent.port.emit(TurnBegin("t"))

@@ -1,5 +1,6 @@
 """The Omnia facade: files that its clients upload, and every status of their routes."""
 
+import asyncio
 import contextlib
 import dataclasses
 import json
@@ -7,7 +8,8 @@ import ssl
 
 import aiohttp
 import pytest
-from omnia_client import answers, serving
+from host_client import DEADLINE_S
+from omnia_client import answers, serving, until
 from peers.vectors import errors, frame, load
 from test_guest import Brain
 from test_updates import served
@@ -245,3 +247,92 @@ async def test_with_tls_everything_is_encrypted(tmp_path):
                 assert (await answer.json())["upload_url"].startswith(f"{base}/media/upload/")
             async with http.ws_connect("/ws?agent=a", headers=mine) as ws:
                 assert (await ws.receive_json())["type"] == "connected"
+
+
+async def sent(host, head, body):
+    """A request by hand, which need not be whole; its connection."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", host.facade.port)
+    writer.write(f"{head}\r\nHost: x\r\n".encode() + body)
+    await writer.drain()
+    return reader, writer
+
+
+def upload(ready, host):
+    """The head of a request for it."""
+    return f"PUT {ready['upload_url'].removeprefix(host.base)} HTTP/1.1\r\nContent-Type: image/jpeg"
+
+
+async def status(reader):
+    async with asyncio.timeout(DEADLINE_S):
+        return int((await reader.readuntil(b"\r\n")).split()[1])
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b"Content-Length: 4\r\nContent-Encoding: gzip\r\n\r\nfour", 400),
+        (b"Transfer-Encoding: chunked\r\n\r\n2\r\nfo\r\nzz\r\n", 400),
+        (b"Content-Length: 4\r\n\r\nfo", None),
+    ],
+)
+async def test_an_upload_that_breaks_off_leaves_nothing_and_can_be_tried_again(
+    tmp_path, caplog, body, expected
+):
+    async with storing(tmp_path) as host:
+        ready = await asked(host)
+        reader, writer = await sent(host, upload(ready, host), body)
+        if expected is None:
+            await until(lambda: list((tmp_path / "media").iterdir()))
+            writer.transport.abort()
+        else:
+            assert await status(reader) == expected
+        await until(lambda: not list((tmp_path / "media").iterdir()))
+        assert await put(host, ready["upload_url"]) == 204
+        writer.close()
+    assert [one.getMessage() for one in caplog.records if one.levelname in ("WARNING", "ERROR")] == []
+
+
+async def test_no_body_is_waited_for_for_ever(tmp_path, monkeypatch):
+    async with storing(tmp_path) as host:
+        ready = await asked(host)
+        monkeypatch.setattr(omnia_media, "UPLOAD_S", 0.1)
+        monkeypatch.setattr(omnia_media, "BODY_S", 0.1)
+        for head in (upload(ready, host), "POST /media/request-upload HTTP/1.1"):
+            reader, writer = await sent(host, head, b"Content-Length: 4\r\n\r\nfo")
+            assert await status(reader) == 408
+            writer.close()
+        reader, writer = await sent(
+            host,
+            "POST /media/request-upload HTTP/1.1",
+            b"Content-Length: 4\r\nContent-Encoding: gzip\r\n\r\nfour",
+        )
+        assert await status(reader) == 400
+        writer.close()
+
+
+async def test_files_are_for_their_users_eyes_and_go_with_the_host(tmp_path):
+    folder = tmp_path / "media"
+    async with storing(tmp_path) as host:
+        assert await put(host, (await asked(host))["upload_url"]) == 204
+        [file] = folder.iterdir()
+        assert file.stat().st_mode & 0o777 == 0o600
+    assert list(folder.iterdir()) == []
+
+
+async def test_what_has_expired_goes_while_nobody_asks(tmp_path, monkeypatch):
+    monkeypatch.setattr(omnia_media, "SWEEP_S", 0.05)
+    monkeypatch.setattr(omnia_media, "KEPT_S", 0.3)
+    async with storing(tmp_path) as host:
+        assert await put(host, (await asked(host))["upload_url"]) == 204
+        await until(lambda: not list((tmp_path / "media").iterdir()))
+
+
+async def test_no_file_of_another_is_written_through_a_link(tmp_path, monkeypatch):
+    secret = tmp_path / "secret"
+    secret.write_text("mine")
+    async with storing(tmp_path) as host:
+        ready = await asked(host)
+        medium = ready["storage_ref"].rpartition("/")[2]
+        (tmp_path / "media" / medium).symlink_to(secret)
+        assert await put(host, ready["upload_url"]) == 500
+    assert secret.read_text() == "mine"

@@ -146,6 +146,9 @@ class Door:
         self.host = host
         yield
 
+    async def drain(self):
+        pass
+
 
 @contextlib.asynccontextmanager
 async def guests(brains, *, lending=None, config=None):

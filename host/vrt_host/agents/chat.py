@@ -405,7 +405,7 @@ class ChatAgent(Agent):
             self._turns.pop(turn.key, None)
         # What is refused once, and was not before, is the matter of this conversation and not of the options.
         recoverable = error.passing or (error.kind == "format" and self._works)
-        self._port.emit(AgentError(error.line(self.name, self._secrets), recoverable, gone))
+        self._port.emit(AgentError(error.line(self.name, self._secrets), recoverable, gone, error.code))
         if turn is not None and said:
             self._port.emit(TurnEnd(turn.key))
 

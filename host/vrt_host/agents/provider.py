@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from vrt_host.agents.base import AgentError
-from vrt_host.errors import VrtError
+from vrt_host.errors import AgentStartError, VrtError
 
 Kind = Literal[
     "key",
@@ -48,6 +48,16 @@ PASSING: frozenset[Kind] = frozenset({"rate", "refused", "malformed", "unreachab
 RETRIED: frozenset[Kind] = frozenset({"rate", "unreachable", "gone"})
 """What trying again can help."""
 
+CODES: dict[Kind, str] = {
+    "key": "PROVIDER_AUTH_FAILED",
+    "expired": "PROVIDER_AUTH_FAILED",
+    "rate": "PROVIDER_RATE_LIMITED",
+    "quota": "PROVIDER_RATE_LIMITED",
+    "unreachable": "PROVIDER_UNAVAILABLE",
+    "gone": "PROVIDER_UNAVAILABLE",
+}
+"""Kind -> `error.code` (vRT §9.2, an open set); of the other kinds it is AGENT_ERROR. They are Omnia's, for its clients."""
+
 _SAID = 300
 _SHORT = 8
 _FIRST_S, _LONGEST_S = 0.5, 30.0
@@ -76,6 +86,11 @@ class ProviderError(VrtError):
         """Whether trying again can help."""
         return self.kind in RETRIED
 
+    @property
+    def code(self) -> str:
+        """`error.code` (vRT §9.2)."""
+        return CODES.get(self.kind, "AGENT_ERROR")
+
     def line(self, agent: str, secrets: Iterable[str] = ()) -> str:
         """One line: the adapter, what the provider said without any of `secrets`, and what to do."""
         said = " ".join("".join(c if c.isprintable() else " " for c in self.said).split())
@@ -90,7 +105,13 @@ class ProviderError(VrtError):
 
     def event(self, agent: str, turn: str | None = None, secrets: Iterable[str] = ()) -> AgentError:
         """What the session is told."""
-        return AgentError(self.line(agent, secrets), recoverable=self.passing, turn=turn)
+        return AgentError(self.line(agent, secrets), self.passing, turn, self.code)
+
+
+def why(error: AgentStartError) -> str:
+    """`error.code` of what kept an agent from starting: of the provider's error that it was made of, if of one."""
+    cause = error.__cause__ or error.__context__
+    return cause.code if isinstance(cause, ProviderError) else "AGENT_ERROR"
 
 
 class Backoff:

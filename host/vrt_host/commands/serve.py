@@ -40,7 +40,7 @@ examples:
   vrt serve --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem --tokens ~/.config/vrt/tokens.json
                                              for boards on the network; `vrt token add NAME` makes their tokens
 
-It stops with Ctrl-C or SIGTERM: clients are told, and work in hand ends. GET /healthz answers {"status": "ok"}.
+It stops with Ctrl-C or SIGTERM: clients are told, and work in hand ends; a second one does not wait for it. GET /healthz answers {"status": "ok"}.
 """
 
 
@@ -189,11 +189,20 @@ def _limits(args: argparse.Namespace) -> Limits:
 async def _serve(config: ServerConfig, name: str, agents: Callable[[], Agent], **options: Any) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    serving = asyncio.current_task()
+    assert serving is not None
+
+    def told() -> None:
+        """Stop; told again, wait for nothing that is under way."""
+        if stop.is_set():
+            serving.cancel()
+        stop.set()
+
     for number in (signal.SIGINT, signal.SIGTERM):
         try:
-            loop.add_signal_handler(number, stop.set)
+            loop.add_signal_handler(number, told)
         except NotImplementedError:  # Windows
-            signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
+            signal.signal(number, lambda *_: loop.call_soon_threadsafe(told))
 
     async def load(port: int) -> None:
         try:
@@ -207,7 +216,15 @@ async def _serve(config: ServerConfig, name: str, agents: Callable[[], Agent], *
     # It listens before the agent is loaded: a board that comes meanwhile waits, where it would else try again later and
     # later; and a busy port is told at once.
     loading: list[asyncio.Task[None]] = []
-    await serve(
-        config, agents, ready=lambda port: loading.append(loop.create_task(load(port))), stop=stop, **options
-    )
+    try:
+        await serve(
+            config,
+            agents,
+            ready=lambda port: loading.append(loop.create_task(load(port))),
+            stop=stop,
+            **options,
+        )
+    except asyncio.CancelledError:
+        if not stop.is_set():
+            raise
     await asyncio.gather(*loading)

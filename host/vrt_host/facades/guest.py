@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from vrt_host.agents import provider
 from vrt_host.agents.base import PCM16_24K, Code, Format, Json, ToolResult
 from vrt_host.agents.transcode import to_json
 from vrt_host.errors import LocalError, VrtError
@@ -40,12 +41,16 @@ BEAT_S = 15.0
 
 
 class RefusedError(VrtError):
-    """The host opens no session; `code` is the one of its `error` (§9.2), `closed` how it closed without one."""
+    """The host opens no session; `code` is the one of its `error` (§9.2), `closed` how it closed without one.
 
-    def __init__(self, code: str, message: str, closed: int = 1011) -> None:
+    `agent` is what an error of the agent's would have for a code (`provider.CODES`), where it did not start.
+    """
+
+    def __init__(self, code: str, message: str, closed: int = 1011, agent: str = "AGENT_ERROR") -> None:
         super().__init__(message)
         self.code = code
         self.closed = closed
+        self.agent = agent
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +303,9 @@ class Guest:
 
     def _error(self, message: Mapping[str, Json]) -> None:
         if not self._ready.done():
-            self._ready.set_exception(RefusedError(message["code"], message.get("message", "")))
+            refusal = self._seat.refusal
+            agent = "AGENT_ERROR" if refusal is None else provider.why(refusal)
+            self._ready.set_exception(RefusedError(message["code"], message.get("message", ""), agent=agent))
             return
         self._listener.error(message["code"], message.get("message", ""), recoverable=message["recoverable"])
 

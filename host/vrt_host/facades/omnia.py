@@ -9,11 +9,10 @@ import asyncio
 import contextlib
 import json
 import logging
-import time
 import uuid
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from aiohttp import WSMsgType, web
 from pydantic import Field
@@ -25,23 +24,26 @@ from vrt_host.facades import omnia_tools
 from vrt_host.facades.omnia_archive import Archive, ExpiredError
 from vrt_host.facades.omnia_media import MediaError, Routes, Store
 from vrt_host.facades.omnia_session import BUSY, Session
+from vrt_host.facades.omnia_socket import MESSAGE_BYTES, Bucket, Socket
 from vrt_host.facades.web import Sender, WebFacade, WebOptions, bearer
 
 log = logging.getLogger(__name__)
 
 PATH = "/ws"
-MESSAGE_BYTES = 16 * 1024 * 1024
-"""Of a WebSocket message; a larger one closes the connection with 1009."""
+LONG_CHARS = 65_536
+"""A longer message is read aside: it can take seconds, for which nobody else should wait."""
+AUDIO_BYTES = 32_768
+"""Of a frame's audio that are taken at once, for the same reason."""
 PING_S = 30.0
 SILENCE_S = 60.0
 """Nothing came for so long, neither a pong nor another frame: the client is gone."""
-WRITE_S = 10.0
-"""For a client to take one frame."""
 MESSAGES_PER_S, MESSAGES_AT_ONCE = 50, 100
 MEDIA_BYTES_PER_S, MEDIA_BYTES_AT_ONCE = 2 * 1024 * 1024, 16 * 1024 * 1024
 TEXT_BYTES = 250_000
 """Of a message's text, as JSON; the host takes 262,144 with all around it."""
 STOPPED = 1001, "server shutdown"
+DRAIN_S = 30.0
+"""For turns under way when the host stops."""
 QUEUED = 4096
 """Frames that may wait for a client that does not read."""
 SESSIONS = 4
@@ -93,7 +95,8 @@ class OmniaFacade(WebFacade):
         self.archive = Archive(self, options.context_ttl)
         self._calls = 0
         self._clients: set[Client] = set()
-        self.stopping = False
+        self._draining = self.stopping = False
+        self._rested = asyncio.Event()
 
     def routes(self, app: web.Application) -> None:
         """The WebSocket, and those of media where there is a folder for them."""
@@ -101,6 +104,7 @@ class OmniaFacade(WebFacade):
         if self.store is not None:
             self.media = Routes(self.store, self.principal, self.options.public_url)
             self.media.add(app)
+            app.cleanup_ctx.append(self.store.kept)
         app.on_shutdown.append(self._leave)
 
     def principal(self, request: web.Request) -> str:
@@ -125,6 +129,10 @@ class OmniaFacade(WebFacade):
         """A call has ended."""
         self._calls -= 1
 
+    def rests(self) -> None:
+        """A turn has ended."""
+        self._rested.set()
+
     def stops(self) -> None:
         """The host stops."""
         self.stopping = True
@@ -133,15 +141,33 @@ class OmniaFacade(WebFacade):
 
     # --- connections
 
+    async def drain(self) -> None:
+        """Turns under way end; whoever has none is told at once. A parked call's can still be heard out by `resume`."""
+        self._draining = True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_S):
+                while True:
+                    for client in self._clients:
+                        if not client.busy:
+                            client.close(*STOPPED)
+                    if not self.archive.busy:
+                        break
+                    self._rested.clear()
+                    await self._rested.wait()
+        self.stops()
+
     async def _connect(self, request: web.Request) -> web.StreamResponse:
-        if self.stopping or len(self._clients) >= self.options.connections:
+        full = len(self._clients) >= self.options.connections
+        if self.stopping or full or (self._draining and "resume" not in request.query):
             raise web.HTTPServiceUnavailable(text="the server takes no more connections")
         principal = self.principal(request)
         try:
             query = wire.query(request.query, agent=self.options.agent, facet=self.options.memory_facet)
         except wire.UpgradeError as error:
             return web.Response(status=error.status, text=str(error))
-        ws = _Socket(request)
+        if self._draining and self.archive.parked(query.resume or "", principal, query.facet) is None:
+            raise web.HTTPServiceUnavailable(text="the server takes no more connections")
+        ws = Socket(request)
         client = Client(self, request, ws, principal, query)
         self._clients.add(client)
         try:
@@ -156,32 +182,6 @@ class OmniaFacade(WebFacade):
         self.archive.close()
 
 
-class _Socket(web.WebSocketResponse):
-    """One that is cut when it takes a frame for too long."""
-
-    def __init__(self, request: web.Request) -> None:
-        # One byte more: the library refuses what is as long as its limit.
-        super().__init__(autoping=False, max_msg_size=MESSAGE_BYTES + 1, compress=False)
-        self._transport = request.transport
-
-    async def send_str(self, data: str, compress: int | None = None) -> None:
-        """Raises `ConnectionError`, too."""
-        await self._in_time(super().send_str(data, compress))
-
-    async def send_bytes(self, data: Any, compress: int | None = None) -> None:
-        """Raises `ConnectionError`, too."""
-        await self._in_time(super().send_bytes(data, compress))
-
-    async def _in_time(self, sending: Any) -> None:
-        try:
-            async with asyncio.timeout(WRITE_S):
-                await sending
-        except TimeoutError:
-            if self._transport is not None:
-                self._transport.abort()
-            raise ConnectionAbortedError from None
-
-
 class Client:
     """One connection, from its opening to its end; is the `Client` of its sessions."""
 
@@ -189,7 +189,7 @@ class Client:
         self,
         facade: OmniaFacade,
         request: web.Request,
-        ws: web.WebSocketResponse,
+        ws: Socket,
         principal: str,
         query: wire.Query,
     ) -> None:
@@ -219,7 +219,8 @@ class Client:
         pinging = asyncio.create_task(self._ping())
         try:
             self._connected()
-            await self._read()
+            with contextlib.suppress(ConnectionError):
+                await self._read()
         finally:
             pinging.cancel()
             for session in list(self._sessions.values()):
@@ -258,6 +259,11 @@ class Client:
         self._sessions.pop(session.id, None)
 
     @property
+    def busy(self) -> bool:
+        """Whether a turn runs."""
+        return any(session.busy for session in self._sessions.values())
+
+    @property
     def congested(self) -> bool:
         """Whether the client reads too slowly for more sound."""
         return self._out is not None and self._out.waiting > CONGESTED
@@ -291,6 +297,7 @@ class Client:
 
     async def _read(self) -> None:
         while True:
+            await asyncio.sleep(0)  # many frames can have come at once, and none of them is waited for then
             try:
                 frame = await self._ws.receive(timeout=SILENCE_S)
             except TimeoutError:
@@ -300,19 +307,23 @@ class Client:
                 return
             if frame.type in (WSMsgType.CLOSE, WSMsgType.CLOSED, WSMsgType.CLOSING, WSMsgType.ERROR):
                 return
+            if self._out is None or self._out.closing:
+                continue
             if frame.type is WSMsgType.PING:
                 await self._ws.pong(frame.data)
             elif frame.type is WSMsgType.TEXT:
-                self._receive(frame.data)
+                await self._receive(frame.data)
             elif frame.type is WSMsgType.BINARY:
-                self._receive_binary(frame.data)
+                await self._receive_binary(frame.data)
+            await asyncio.sleep(0)  # many can have come at once, and nothing of them is waited for
 
-    def _receive(self, text: str) -> None:
+    async def _receive(self, text: str) -> None:
         if not self._messages.admit():
             self.error("RATE_LIMITED", "rate limit exceeded")
             return
         try:
-            message = wire.decode(text)
+            long = len(text) > LONG_CHARS
+            message = await asyncio.to_thread(wire.decode, text) if long else wire.decode(text)
         except wire.InvalidError as error:
             self.error("INVALID_MESSAGE", str(error))
             return
@@ -348,7 +359,7 @@ class Client:
         if isinstance(message, wire.ToolResult):
             self.error("INVALID_MESSAGE", "no pending tool call")
 
-    def _receive_binary(self, data: bytes) -> None:
+    async def _receive_binary(self, data: bytes) -> None:
         """Binary WebSocket frames: audio of a call, which is the connection's own session."""
         if not self._media.admit(len(data)):
             self.error("RATE_LIMITED", "media rate limit exceeded")
@@ -361,8 +372,13 @@ class Client:
         if not self._facade.options.calls:
             self.error("MEDIA_NOT_ENABLED", "audio not supported")
         elif self._allowed() and (session := self._session(None)) is not None:
-            session.frame(self, frame)
-            self._used(session)
+            voice = None
+            for part in frame.parts(AUDIO_BYTES):
+                if (voice is not None and session.voice is not voice) or not session.frame(self, part):
+                    return  # the call has ended meanwhile, or is refused
+                voice = session.voice
+                self._used(session)
+                await asyncio.sleep(0)
 
     def _message(self, message: wire.Message) -> None:
         """Message; Session handling."""
@@ -375,7 +391,9 @@ class Client:
             return
         if not self._allowed() or (session := self._session(message.session_id)) is None:
             return
-        if session.busy:
+        if session.parked:
+            session.close()  # its owner came back without `resume`: the call is over
+        if session.busy or (session.voice is not None and session.client is not self):
             self.error("TURN_IN_PROGRESS", BUSY, session.id)
         elif session.fresh and message.declare:
             self._refuse(session, message.declare)
@@ -414,7 +432,8 @@ class Client:
         id_ = id_ or self._id
         known = self._facade.archive
         try:
-            session = known.get(id_, self._principal, self._query.facet, own=id_ in self._minted)
+            own, joins = id_ in self._minted, id_ == self._id
+            session = known.get(id_, self._principal, self._query.facet, own=own, joins=joins)
         except ExpiredError:
             self.error("SESSION_EXPIRED", "session context has expired; start a new session", id_)
             return None
@@ -443,27 +462,7 @@ class Client:
     async def _ping(self) -> None:
         while True:
             await asyncio.sleep(PING_S)
-            if not any(session.busy for session in self._sessions.values()):
+            if not self.busy:
                 self._allowed()
             with contextlib.suppress(ConnectionError):
                 await self._ws.ping()
-
-
-class Bucket:
-    """So many a second, and so many at once: a token bucket."""
-
-    def __init__(self, per_second: float, at_once: float) -> None:
-        self._rate = per_second
-        self._most = at_once
-        self._left = float(at_once)
-        self._then = time.monotonic()
-
-    def admit(self, amount: float = 1.0) -> bool:
-        """Take so much; False: there is not enough left, and nothing is taken."""
-        now = time.monotonic()
-        self._left = min(self._most, self._left + (now - self._then) * self._rate)
-        self._then = now
-        if amount > self._left:
-            return False
-        self._left -= amount
-        return True

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from vrt_host.facades.omnia_session import Session
 from vrt_host.facades.omnia_sides import Server
 
 MOST = 1000
-"""Sessions that are remembered; those that are not in use go first, the oldest of them at first."""
+"""Sessions that are remembered. Of those that are not in use the oldest goes first, of the owner who has the most of them."""
 
 
 class ExpiredError(Exception):
@@ -21,19 +23,26 @@ class Archive:
         self._ttl = ttl
         self._sessions: dict[str, Session] = {}
 
-    def get(self, id_: str, owner: str, facet: str | None, *, own: bool) -> Session:
+    @property
+    def busy(self) -> bool:
+        """Whether a turn runs anywhere."""
+        return any(session.busy for session in self._sessions.values())
+
+    def get(self, id_: str, owner: str, facet: str | None, *, own: bool, joins: bool) -> Session:
         """Session handling: the session of that id, a new one when it was never seen.
 
         `own`: the connection minted the id. Any other is for the user alone whom a credential shows to be its owner.
+        `joins`: it is the connection's own session, where whoever was told that another one has expired goes on.
         Raises `ExpiredError`.
         """
         session = self._sessions.get(id_)
         if session is None:
-            session = self._sessions[id_] = Session(self._server, id_, owner, facet)
             self._trim()
+            session = self._sessions[id_] = Session(self._server, id_, owner, facet)
         elif session.expired(self._ttl):
             session.forget()
-            raise ExpiredError
+            if not joins:
+                raise ExpiredError
         elif not own and (not owner or owner != session.owner or facet != session.facet):
             raise ExpiredError
         return session
@@ -51,8 +60,10 @@ class Archive:
             session.close()
 
     def _trim(self) -> None:
-        for id_ in list(self._sessions) if len(self._sessions) > MOST else ():
-            if self._sessions[id_].client is None and not self._sessions[id_].parked:
-                del self._sessions[id_]
-            if len(self._sessions) <= MOST:
-                return
+        """Make room for one more."""
+        unused = [one for one in self._sessions.values() if one.client is None and not one.parked]
+        while unused and len(self._sessions) >= MOST:
+            [(crowd, _)] = Counter(one.owner for one in unused).most_common(1)
+            oldest = next(one for one in unused if one.owner == crowd)
+            unused.remove(oldest)
+            del self._sessions[oldest.id]

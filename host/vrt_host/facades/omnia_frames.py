@@ -19,6 +19,8 @@ IS_LAST = 0x04
 WHOLE_BYTES = 1_048_576
 """A longer payload is split."""
 CHUNK_BYTES = 65_536
+METADATA_BYTES = 16_384
+"""Longer metadata are not looked at."""
 
 _HEADER = struct.Struct(">4sBBHIII12s")
 _MAGIC = b"OMNI"
@@ -32,11 +34,18 @@ class FrameError(VrtError):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One that came. Metadata that is no JSON object is empty; a call needs none."""
+    """One that came. Metadata that is no JSON object, or too long, is empty; a call needs none."""
 
     last: bool
     metadata: Mapping[str, Json]
     payload: bytes
+
+    def parts(self, size: int) -> Iterator[Frame]:
+        """The same in frames of at most so many bytes of audio."""
+        ends = range(size, len(self.payload), size)
+        for end in ends:
+            yield Frame(False, self.metadata, self.payload[end - size : end])
+        yield Frame(self.last, self.metadata, self.payload[len(ends) * size :])
 
 
 def decode(data: bytes) -> Frame:
@@ -79,6 +88,8 @@ def _frame(payload: bytes, metadata: Mapping[str, Json], sequence: int, flags: i
 
 
 def _metadata(data: bytes) -> Mapping[str, Json]:
+    if len(data) > METADATA_BYTES:
+        return {}
     try:
         value = loads(data.decode())
     except ValueError:

@@ -1,6 +1,6 @@
 """Files that Omnia's clients upload, in a folder of this machine (page, "Media upload"; its storage `local`).
 
-What is known of them is in memory: with the host, they go. An upload's address is a secret of whoever asked for it; all other routes
+What is known of them is in memory: with the host, they go. They are this user's alone to read. An upload's address is a secret of whoever asked for it; all other routes
 want the token of the file's owner.
 """
 
@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import re
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,7 +30,11 @@ from vrt_host.facades import omnia_messages as wire
 log = logging.getLogger(__name__)
 
 UPLOAD_S = 15 * 60.0
-"""An address for an upload is valid for so long, once."""
+"""An address for an upload is valid for so long, once; and the upload may take as long."""
+BODY_S = 10.0
+"""For the body of any other request."""
+SWEEP_S = 60.0
+"""How often what has expired is looked for."""
 KEPT_S = 24 * 3600.0
 """A medium is kept for so long."""
 MEDIUM_BYTES = 100 * 1024 * 1024
@@ -127,10 +132,15 @@ class Store:
         path = self.path(medium)
         medium.coming = True
         try:
-            with await asyncio.to_thread(path.open, "wb") as file:
-                await _copy(body, file, medium.size)
+            with await asyncio.to_thread(open, path, "xb", opener=_private) as file:
+                async with asyncio.timeout(UPLOAD_S):
+                    await _copy(body, file, medium.size)
             medium.created = time.time()
             medium.expires = medium.created + KEPT_S
+        except TimeoutError:
+            raise MediaError(408, "the upload took too long") from None
+        except (ConnectionError, web.RequestPayloadError):
+            raise MediaError(400, "the upload broke off") from None
         except OSError as error:
             log.warning("an upload could not be stored: %s", error.strerror)
             raise MediaError(500, "the upload could not be stored") from None
@@ -164,6 +174,24 @@ class Store:
                 medium.size = 0
                 if medium.expires + UPLOAD_S <= now:
                     del self._media[medium.id]
+
+    async def kept(self, _: web.Application) -> AsyncIterator[None]:
+        """What has expired goes while the server runs, and all of it when it stops."""
+        sweeping = asyncio.create_task(self._sweep())
+        yield
+        sweeping.cancel()
+        for medium in self._media.values():
+            self.path(medium).unlink(missing_ok=True)
+        self._media.clear()
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            self.sweep()
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 async def _copy(body: web.Request, file: BinaryIO, size: int) -> None:
@@ -208,9 +236,15 @@ class Routes:
     async def _request(self, request: web.Request) -> web.Response:
         owner = self._principal(request)
         try:
-            asked = wire.RequestUpload.model_validate(json.loads(await request.read()))
+            async with asyncio.timeout(BODY_S):
+                body = await request.read()
+            asked = wire.RequestUpload.model_validate(json.loads(body))
         except ValidationError as error:
             return _error(400, wire.first(error))
+        except TimeoutError:
+            return _error(408, "the body took too long")
+        except (ConnectionError, web.RequestPayloadError):
+            return _error(400, "the body broke off")
         except (ValueError, RecursionError):
             return _error(400, "the body is not JSON")
         try:

@@ -25,6 +25,8 @@ METADATA_BYTES = 32 * 1024
 DECLARE_BYTES = 16 * 1024
 SESSION_CHARS = 128
 """Of an id that a client makes up."""
+PARTS = 100
+"""Of a message; and so many grants. To find all that is wrong in 16 MiB of them takes minutes."""
 _SHOWN = 200
 """Characters of what describes a medium to the model."""
 
@@ -43,6 +45,7 @@ Grant = Literal[
     "memory:history",
     "analytics:aggregate",
 ]
+Grants = Annotated[list[Grant], Field(max_length=PARTS)]
 
 
 class InvalidError(VrtError):
@@ -118,18 +121,23 @@ class Message(_Client):
     """Message; Message metadata."""
 
     content: str | None = None
-    parts: list[Part] | None = None
+    parts: Annotated[list[Part], Field(max_length=PARTS)] | None = None
     metadata: dict[str, str] = {}
     declare: dict[str, Any] = {}
-    consent_grants: list[Grant] = []
-    session_consent_grants: list[Grant] = []
+    consent_grants: Grants = []
+    session_consent_grants: Grants = []
+
+    @field_validator("metadata", mode="before")
+    @classmethod
+    def _keys(cls, value: Any) -> Any:
+        if isinstance(value, dict) and len(value) > METADATA_KEYS:
+            raise ValueError(f"metadata has more than {METADATA_KEYS} keys")
+        return value
 
     @field_validator("metadata")
     @classmethod
     def _limits(cls, value: dict[str, str]) -> dict[str, str]:
         sizes = {name: len(text.encode()) for name, text in value.items()}
-        if len(value) > METADATA_KEYS:
-            raise ValueError(f"metadata has more than {METADATA_KEYS} keys")
         if not all(_KEY.fullmatch(name) for name in value):
             raise ValueError("a key of metadata is not 1 to 64 letters, digits, '_', '.' or '-'")
         if max(sizes.values(), default=0) > METADATA_VALUE_BYTES:

@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from vrt_host.agents.base import Format, Json
-from vrt_host.errors import AgentStartError
 from vrt_host.facades.borrow import Borrowed
 from vrt_host.facades.guest import Call, Guest, RefusedError
 from vrt_host.facades.omnia_frames import Frame
 from vrt_host.facades.omnia_sides import Client, Server
 from vrt_host.facades.omnia_tools import Calls
+from vrt_host.facades.omnia_turn import FAILED, Said, Turn, failure
 from vrt_host.facades.omnia_voice import RATE, Voice
 
 if TYPE_CHECKING:
@@ -30,18 +30,18 @@ FIRST_S = 90.0
 """Until something comes of an answer (`firstTokenTimeout`)."""
 IDLE_S = 120.0
 """Until more comes of one."""
+SLACK_S = 1.0
+"""The host gives up an answer after as long, a little before or after us."""
 PARK_S = 15.0
 """How long a call without a connection is kept."""
 KEPT = 256
 """Messages that are kept for it meanwhile."""
 LAST_S = 10.0
 """After a client's last frame, until the answer to it has begun."""
-SAID = 20
-"""Utterances that go on in the context of the next agent."""
-SAID_CHARS = 400
 EARLY = 256
 """Pieces of audio that may wait while a session is opened."""
 BUSY = "the session's previous turn is still running; send it again after the reply"
+ELSEWHERE = "audio forward failed: the call goes on on another connection"
 ROOM_S = 0.1
 """Between two looks whether a client that reads slowly has caught up."""
 
@@ -69,10 +69,12 @@ class Session:
         """A message that waits while the session is opened."""
         self._pending = False
         """A message has no turn yet."""
-        self._turn: _Turn | None = None
-        self._said: deque[dict[str, str]] = deque(maxlen=SAID + 1)
+        self._turn: Turn | None = None
+        self._said = Said()
         self._calls = Calls(server.tools, server.times, self._tell, self._settle)
         self._alarm: asyncio.TimerHandle | None = None
+        self._more = False
+        """It rings for an answer that has begun."""
         self._last: asyncio.TimerHandle | None = None
         self._parking: asyncio.TimerHandle | None = None
         self._kept: deque[tuple[str, dict[str, Json]]] = deque(maxlen=KEPT)
@@ -100,7 +102,7 @@ class Session:
 
     def forget(self) -> None:
         """Its context has expired."""
-        self._said.clear()
+        self._said.forget()
 
     # --- its connection
 
@@ -157,7 +159,7 @@ class Session:
         """Message; only while the session is not `busy`."""
         self.take(client)
         self._pending = True
-        self._note("user", text)
+        self._said.note("user", text)
         self._arm()
         if self._guest is not None:
             self._guest.say(text)
@@ -165,18 +167,22 @@ class Session:
             self._text = text
             self._open()
 
-    def frame(self, client: Client, frame: Frame) -> None:
-        """Binary media chunk; the first one begins a call."""
+    def frame(self, client: Client, frame: Frame) -> bool:
+        """Binary media chunk; the first one begins a call. False: the client was told why it is not heard."""
+        if self.voice is not None and self.client is not client:
+            client.error("INVALID_MESSAGE", ELSEWHERE, self.id)
+            return False
         if self.voice is not None and self.voice.ending:
             self._hang_up()
         if self.voice is None and not self._begin(client, Voice(self.id, frame.metadata)):
-            return
+            return False
         assert self.voice is not None
         self._hear(self.voice.heard(frame))
         if frame.last:
             self._hear(bytes(2 * self.voice.rate))  # the agents listen for the silence behind an utterance
             self.voice.ending = True
             self._last = self._loop.call_later(LAST_S, self._nothing_more)
+        return True
 
     def hangup(self) -> None:
         """Hangup."""
@@ -199,10 +205,10 @@ class Session:
         return self._calls.answered(call, result, error)
 
     def _begin(self, client: Client, voice: Voice) -> bool:
+        if self.busy and (self._rate != voice.rate or self.client is not client):
+            client.error("TURN_IN_PROGRESS", BUSY, self.id)
+            return False
         if self._rate != voice.rate:
-            if self.busy:
-                client.error("TURN_IN_PROGRESS", BUSY, self.id)
-                return False
             self._close_guest()  # one that has the call's rate takes its place
         if not self._server.begins():
             client.error("RATE_LIMITED", "audio session limit reached", self.id)
@@ -247,7 +253,7 @@ class Session:
                 return
             text = self._pending
             self._finish()
-            self._turn = _Turn(turn, text=text)
+            self._turn = Turn(turn, text=text)
         if state == "idle":
             self._finish()
             return
@@ -265,7 +271,7 @@ class Session:
         if role == "user":
             if self.voice is not None and not shown.text and final:
                 shown.begun = True
-                self._note("user", text)
+                self._said.note("user", text)
                 self._tell("chunk", content=text, role="user")
         elif shown.kind in (None, "spoken"):
             self._say(shown, "spoken", text)
@@ -303,8 +309,8 @@ class Session:
             return
         if self.voice is not None and turn.begun:
             self._tell("interrupt")
-        if turn.broken and reason == "server":
-            self._fail("INTERNAL_ERROR", "internal server error")
+        if turn.broken is not None and reason == "server":
+            self._fail(*failure(turn.broken))
         else:
             self._finish()
 
@@ -313,11 +319,13 @@ class Session:
         if code in ("HOST_STOPPING", "UNAUTHORIZED"):
             self._over()  # `closed` says it
         elif not recoverable:
-            self._failed()
+            self._failed(code)
+        elif self._alarm is not None and self._alarm.when() < self._loop.time() + SLACK_S:
+            self._silent()  # the host does not wait any longer, either
         elif self._turn is not None:
-            self._turn.broken = True  # if it is that turn's, its end comes next
+            self._turn.broken = code  # if it is that turn's, its end comes next
         elif self._pending:
-            self._fail("INTERNAL_ERROR", "internal server error")
+            self._fail(*failure(code))
 
     def closed(self, code: int, reason: str) -> None:
         """`Listener.closed`: the host stops, the token was revoked, or the agent failed."""
@@ -331,13 +339,13 @@ class Session:
         if self.client is None:
             self.close()
 
-    def _failed(self) -> None:
+    def _failed(self, code: str = "") -> None:
         """The agent is gone; the next message gets another one."""
         if self.voice is not None:
             self._fail("DUPLEX_ERROR", "the realtime audio session failed")
             self._hang_up()
         elif self.busy:
-            self._fail("INTERNAL_ERROR", "internal server error")
+            self._fail(*failure(code))
 
     async def approves(self, call: Call, lent: Lent) -> bool:
         """`Listener.approves`: the protocol has no question for the user but that of a client's tool; the board asks itself."""
@@ -359,11 +367,11 @@ class Session:
 
     # --- a turn
 
-    def _shown(self, turn: str) -> _Turn | None:
+    def _shown(self, turn: str) -> Turn | None:
         """The turn that is shown, if it is that one."""
         return self._turn if self._turn is not None and self._turn.id == turn else None
 
-    def _say(self, shown: _Turn, kind: str, text: str) -> None:
+    def _say(self, shown: Turn, kind: str, text: str) -> None:
         shown.kind = kind
         shown.words.append(text)
         self._arm(more=True)
@@ -378,8 +386,12 @@ class Session:
         if turn.begun:
             said = "".join(turn.words)
             if said:
-                self._note("agent", said)
+                self._said.note("agent", said)
             self._tell("done", **({"content": said} if said else {}))
+        self._answered()
+
+    def _answered(self) -> None:
+        """With the answer to its last frame, a call is over."""
         if self.voice is not None and self.voice.ending:
             self._hang_up()
 
@@ -387,6 +399,7 @@ class Session:
         """Error; it takes the place of `done`."""
         self._over()
         self._tell("error", error={"code": code, "message": message})
+        self._answered()
 
     def _over(self) -> None:
         """No turn runs any more, as far as the client is concerned."""
@@ -396,55 +409,56 @@ class Session:
         self._turn = None
         if self.voice is not None and self.client is not None:
             self.client.write(self.voice.rest())
+        self._server.rests()
 
     def _arm(self, *, more: bool = False) -> None:
         """Ring when nothing (more) comes of the answer."""
         self._disarm()
-        self._alarm = self._loop.call_later(IDLE_S if more else FIRST_S, self._silent, more)
+        self._more = more
+        self._alarm = self._loop.call_later(IDLE_S if more else FIRST_S, self._silent)
 
     def _disarm(self) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
 
-    def _silent(self, more: bool) -> None:
-        if self._guest is not None:
+    def _silent(self) -> None:
+        if self._turn is None:
+            self._close_guest()  # it cannot be told what to stop, and would answer the next message with this one's answer
+        elif self._guest is not None:
             self._guest.interrupt("user")
-        if more:
-            self._fail("PROVIDER_STALLED", "the agent's answer stopped partway")
-        else:
-            self._fail("PROVIDER_TIMEOUT", "the agent did not begin to answer")
+        self._fail(*failure("PROVIDER_STALLED" if self._more else "PROVIDER_TIMEOUT"))
 
     def _settle(self, call: str, **result: Any) -> None:
         self._arm()
         if self._guest is not None:
             self._guest.result(call, **result)
 
-    def _note(self, role: str, text: str) -> None:
-        self._said.append({"role": role, "text": text[:SAID_CHARS]})
-
     # --- its guest
 
     def _open(self) -> None:
         if self._opening is None:
             self._rate = self.voice.rate if self.voice is not None else RATE
-            self._opening = self._loop.create_task(self._opened())
+            assert self.client is not None  # what comes of a client opens it
+            self._opening = self._loop.create_task(self._opened(self.client))
 
-    async def _opened(self) -> None:
-        client = self.client
-        assert client is not None
+    async def _opened(self, client: Client) -> None:
         guest = Guest(self._server.host, self, client.peer, Borrowed(self._server.host.lending))
         times = self._server.times
         declared = [tool.declared(times.ack + times.result) for tool in self._server.tools.values()]
         format_ = Format("pcm16", self._rate)
         try:
             await guest.open(
-                client.token, tools=declared, input_=format_, output=format_, context=self._context()
+                client.token,
+                tools=declared,
+                input_=format_,
+                output=format_,
+                context=self._said.context(opening=self._text is not None),
             )
-        except (RefusedError, AgentStartError) as error:
+        except RefusedError as error:
             self._opening = None
             log.info("%s: no session: %s", client.peer, error)
-            self._refused(client, unauthorized=getattr(error, "code", "") == "UNAUTHORIZED")
+            self._refused(client, error)
             return
         except asyncio.CancelledError:
             guest.close()
@@ -456,15 +470,17 @@ class Session:
         while self._early:
             guest.audio(self._early.popleft())
 
-    def _refused(self, client: Client, *, unauthorized: bool) -> None:
-        if unauthorized:
+    def _refused(self, client: Client, error: RefusedError) -> None:
+        told = failure(error.agent)
+        if error.code == "UNAUTHORIZED":
             self._over()
             client.expired()
         elif self.voice is not None:
-            self._fail("INVALID_MESSAGE", "audio session start failed: the agent could not be started")
+            words = "the agent could not be started" if told == FAILED else told[1]
+            self._fail("INVALID_MESSAGE", f"audio session start failed: {words}")
             self._hang_up()
         else:
-            self._fail("INTERNAL_ERROR", "failed to create session")
+            self._fail(*(("INTERNAL_ERROR", "failed to create session") if told == FAILED else told))
 
     def _close_guest(self) -> None:
         if self._opening is not None:
@@ -473,23 +489,3 @@ class Session:
         if self._guest is not None:
             self._guest.close()
             self._guest = None
-
-    def _context(self) -> Json:
-        """What was said with the agent before; the message that opens the session follows as such."""
-        said = list(self._said)[: -1 if self._text is not None else None][-SAID:]
-        return {"conversation": said} if said else None
-
-
-class _Turn:
-    """What the client has seen of a turn."""
-
-    def __init__(self, id_: str, *, text: bool) -> None:
-        self.id = id_
-        self.text = text
-        """It answers a message."""
-        self.begun = False
-        self.broken = False
-        """An error was told meanwhile."""
-        self.kind: str | None = None
-        """Whether its words are what is `spoken` or what is `written`: an agent can give both."""
-        self.words: list[str] = []

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, ClassVar
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from pydantic import Field
 
 from vrt_host.agents.options import Options
@@ -22,12 +23,24 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_http = logging.getLogger(f"{__name__}.http")
+"""The library's; see `_not_theirs`."""
+
 LEAVE_S = 2.0
 """For a client to take what was sent before its connection closes."""
 REQUEST_S = 10.0
 """How long a connection may be open without a request."""
 WAITING_BYTES = 16 * 1024 * 1024
 """What may wait for a client that does not read; one frame may be as large."""
+
+
+def _not_theirs(record: logging.LogRecord) -> bool:
+    """What a client does wrong, or that it leaves, is no error here: no stranger fills the log, least of all with an address."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, HttpProcessingError | web.RequestPayloadError | ConnectionError)
+
+
+_http.addFilter(_not_theirs)
 
 
 class WebOptions(Options):
@@ -67,7 +80,9 @@ class WebFacade(ABC):
         self.host = host
         app = web.Application()
         self.routes(app)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, keepalive_timeout=REQUEST_S)
+        runner = web.AppRunner(
+            app, access_log=None, logger=_http, shutdown_timeout=1.0, keepalive_timeout=REQUEST_S
+        )
         await runner.setup()
         try:
             # A name with two addresses would get two different ports from the system; only one can be told.
@@ -82,6 +97,9 @@ class WebFacade(ABC):
             yield
         finally:
             await runner.cleanup()
+
+    async def drain(self) -> None:  # noqa: B027  (most protocols have nothing of the kind)
+        """The host is about to stop: let what is under way end, where the protocol wants that; return when it has."""
 
     @abstractmethod
     def routes(self, app: web.Application) -> None:
