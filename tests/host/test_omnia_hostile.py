@@ -7,11 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 from agent_stage import started
+from aiohttp import web
 from peers import vectors
 from peers.plan import tone
 from peers.process import DEADLINE_S
 from pydantic import SecretStr
-from vrt_host.agents import omnia, omnia_link, omnia_sender
+from vrt_host.agents import omnia, omnia_credential, omnia_files, omnia_link, omnia_sender
 from vrt_host.agents.base import AgentError, Call, Text, Tool, ToolResult, TurnBegin
 from vrt_host.agents.omnia import INPUT, OUTPUT, OmniaAgent, Options
 from vrt_host.agents.omnia_sound import Microphone
@@ -104,7 +105,8 @@ async def facade(*talks, refuse=lambda path: None):
 
 @contextlib.asynccontextmanager
 async def talking(to, *, context=None, **given):
-    options = Options(base_url=f"http://127.0.0.1:{to.port}", api_key=SecretStr(KEY), **given)
+    given = {"api_key": SecretStr(KEY), **given}
+    options = Options(base_url=f"http://127.0.0.1:{to.port}", **given)
     agent = OmniaAgent(options)
     async with (
         asyncio.timeout(DEADLINE_S),
@@ -376,3 +378,252 @@ async def test_only_what_has_arrived_is_forgotten():
         agent._confirmed(messages[0])
         assert len(agent._unconfirmed) == 1
         agent._unconfirmed.clear()
+
+
+# --- uploads
+
+PHOTO = "data:image/jpeg;name=door.jpg;base64,AAAA"
+
+
+@contextlib.asynccontextmanager
+async def storage(answer):
+    """Where a file is put; its address, and the requests that came."""
+    came = []
+
+    async def take(request):
+        came.append(
+            (request.method, request.path_qs, request.headers.get("Authorization"), await request.read())
+        )
+        return await answer(request)
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", take)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}", came
+    finally:
+        await runner.cleanup()
+
+
+async def stored(_):
+    return web.Response(status=204)
+
+
+def ready(url="http://127.0.0.1:1/x", **more):
+    given = {
+        "upload_id": "u",
+        "upload_url": url,
+        "storage_ref": "omnia://x",
+        "expires_at": "2099-01-01T00:00:00Z",
+    }
+    return {"type": "upload_ready", "upload_ready": given | more}
+
+
+def error(code, message="no"):
+    return {"type": "error", "error": {"code": code, "message": message}}
+
+
+def taking(*answers, texts):
+    """A connection whose requests for an upload are answered so, one after the other; then it answers messages."""
+
+    async def talk(connection):
+        await connection.says(hello())
+        for answer in answers:
+            await connection.hears("upload_request")
+            await connection.says(*(answer if isinstance(answer, list) else [answer]))
+        while True:
+            texts.append(await connection.hears("message"))
+            await connection.says(DONE)
+
+    return talk
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (ready("http://127.0.0.1:99999999/x"), "Port out of range"),
+        (ready("http://[::1/x"), "Invalid IPv6"),
+        (ready("http://user:word@127.0.0.1/x"), "nothing but the address"),
+        (ready(method="DELETE"), "the upload's method was not used: DELETE"),
+        (ready(method="PUT /y HTTP/1.1"), "the upload's method was not used"),
+        (ready(headers={"a\r\nb": "c"}), "the upload did not succeed"),
+        (ready(headers={"a": "\ud800"}), "the upload did not succeed"),
+    ],
+)
+async def test_upload_that_cannot_be_costs_the_file_alone(answer, told):
+    texts = []
+    async with facade(taking(answer, texts=texts)) as there, talking(there, context=PHOTO) as (agent, port):
+        agent.user_text("Who is there?")
+        await port.until(lambda: "Well." in said(port))
+        [failure] = port.all(AgentError)
+        assert (told in failure.message, failure.recoverable) == (True, True), failure
+    assert "could not be handed over" in json.dumps(texts)
+
+
+async def test_refusal_of_an_upload_that_never_ends_is_not_read_to_its_end():
+    async def refuse(request):
+        answer = web.StreamResponse(status=507)
+        await answer.prepare(request)
+        while True:
+            await answer.write(b"no room " * 1000)
+
+    texts = []
+    async with (
+        storage(refuse) as (url, _),
+        facade(taking(ready(f"{url}/media/upload/u"), texts=texts)) as there,
+        talking(there, context=PHOTO) as (agent, port),
+    ):
+        agent.user_text("Who is there?")
+        await port.until(lambda: "Well." in said(port))
+        assert "the upload was refused: no room" in port.all(AgentError)[0].message
+
+
+async def test_upload_that_is_sent_elsewhere_goes_nowhere():
+    async def elsewhere(request):
+        raise web.HTTPTemporaryRedirect(f"http://127.0.0.1:{request.url.port}/other")
+
+    async with (
+        storage(elsewhere) as (url, came),
+        facade(taking(ready(f"{url}/media/upload/u"), texts=[])) as there,
+        talking(there, context=PHOTO) as (agent, port),
+    ):
+        agent.user_text("Who is there?")
+        await port.until(lambda: "Well." in said(port))
+        assert "HTTP status 307" in port.all(AgentError)[0].message
+        assert [(path, key) for _, path, key, _ in came] == [("/media/upload/u", None)]
+
+
+async def test_facade_with_tls_has_no_file_put_in_the_clear():
+    """Not on this computer either: it is the facade that says where, and the computer's own services are none of its business."""
+    file = omnia_files.File("a", "a/b", b"x")
+    answer = omnia_files.UploadReady("u", "http://127.0.0.1:1/x", "r", "2099-01-01T00:00:00Z", "PUT", {})
+    for insecure, told in ((False, "an address like https"), (True, "did not succeed")):
+        with pytest.raises(omnia_files.ProviderError, match=told):
+            await omnia_files.put(file, answer, "https://h/", KEY, insecure=insecure, timeout_s=1)
+
+
+async def test_upload_is_confirmed_under_its_own_name_whatever_that_is(monkeypatch):
+    confirmed = []
+
+    async def put(file, answer, confirm, *_, **__):
+        confirmed.append(confirm)
+        return "omnia://x"
+
+    monkeypatch.setattr(omnia_files, "put", put)
+    async with (
+        facade(taking(ready(upload_id="../../x?y#\ud800"), texts=[])) as there,
+        talking(there, context=PHOTO) as (agent, port),
+    ):
+        agent.user_text("Who is there?")
+        await port.until(lambda: "Well." in said(port))
+    assert confirmed == [f"http://127.0.0.1:{there.port}/media/confirm-upload/..%2F..%2Fx%3Fy%23%3F"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        error("DUPLEX_ERROR"),
+        error("RATE_LIMITED", "media rate limit exceeded"),
+        error("MEDIA_NOT_ENABLED", "audio not supported"),
+        error("INVALID_MESSAGE", "no pending tool call"),
+        error("PROVIDER_STALLED"),
+    ],
+)
+async def test_error_about_something_else_is_no_answer_to_an_upload(other):
+    texts = []
+    async with (
+        storage(stored) as (url, came),
+        facade(taking([other, ready(f"{url}/media/upload/u")], texts=texts)) as there,
+        talking(there, context=PHOTO) as (agent, port),
+    ):
+        agent.user_text("Who is there?")
+        await port.until(lambda: "Well." in said(port))
+        assert came[0] == ("PUT", "/media/upload/u", None, bytes(3))
+    assert "omnia://x" in json.dumps(texts)
+
+
+@pytest.mark.parametrize("code", ["RATE_LIMITED", "TURN_IN_PROGRESS"])
+async def test_upload_that_was_shed_is_asked_for_again(code, monkeypatch):
+    monkeypatch.setattr(omnia, "RATE_S", (0.01, 0.01))
+    for tries in (2, 3):
+        texts = []
+        async with storage(stored) as (url, _):
+            answers = [*[error(code)] * tries, *([ready(f"{url}/media/upload/u")] if tries == 2 else [])]
+            async with (
+                facade(taking(*answers, texts=texts)) as there,
+                talking(there, context=PHOTO) as (agent, port),
+            ):
+                agent.user_text("Who is there?")
+                await port.until(lambda: "Well." in said(port))
+                assert len(port.all(AgentError)) == tries - 2
+
+
+async def test_upload_for_a_session_that_has_expired_goes_to_the_next():
+    async with storage(stored) as (url, _):
+        asked, texts = [], []
+
+        async def lost(connection):
+            await connection.says(hello("s-1"))
+            await connection.hears("message")
+            await connection.says(DONE)
+
+        async def next_(connection):
+            await connection.says(hello("s-2"))
+            for answer in (error("SESSION_EXPIRED"), ready(f"{url}/media/upload/u")):
+                asked.append(await connection.hears("upload_request"))
+                await connection.says(answer)
+            texts.append(await connection.hears("message"))
+            await connection.says(DONE)
+            await connection.socket.wait_closed()
+
+        async with facade(lost, next_) as there, talking(there) as (agent, port):
+            agent.user_text("Hello")
+            await port.ends()
+            agent.context(PHOTO)
+            agent.user_text("Who is there?")
+            await port.ends(2)
+            assert port.all(AgentError) == []
+    assert [one.get("session_id") for one in (*asked, *texts)] == ["s-1", None, None]
+    assert "omnia://x" in json.dumps(texts)
+
+
+async def test_upload_that_comes_after_the_credential_has_expired_goes_out_with_the_next(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(omnia_credential, "WATCH_S", 0.01)
+    token = tmp_path / "token"
+    token.write_text("first")
+    async with storage(stored) as (url, _):
+        texts = []
+
+        async def expired(connection):
+            await connection.says(hello())
+            await connection.hears("upload_request")
+            token.write_text("second")
+            await connection.says(error("CREDENTIAL_EXPIRED"))
+            await connection.socket.wait_closed()
+
+        async with (
+            facade(expired, taking(ready(f"{url}/media/upload/u"), texts=texts)) as there,
+            talking(there, context=PHOTO, api_key=None, credential_file=token) as (agent, port),
+        ):
+            agent.user_text("Who is there?")
+            await port.until(lambda: "Well." in said(port))
+            assert port.all(AgentError) == []
+    assert "omnia://x" in json.dumps(texts)
+
+
+async def test_upload_that_the_facade_could_not_even_be_asked_for_is_told_at_once():
+    small = hello()
+    small["connected"]["capabilities"]["max_payload_size"] = 100
+
+    async def talk(connection):
+        await connection.says(small)
+        await connection.answers()
+
+    async with facade(talk) as there, talking(there, context=PHOTO) as (agent, port):
+        agent.user_text("Who is there?")
+        await port.until(lambda: port.all(AgentError))
+        assert "the facade takes 100" in port.all(AgentError)[0].message

@@ -89,6 +89,8 @@ async def put(
         ours = _origin(ready.url) == _origin(confirm)
     except ValueError as error:
         raise ProviderError("refused", f"the upload's address was not used: {error}") from None
+    if ready.method.upper() not in ("PUT", "POST"):
+        raise ProviderError("refused", f"the upload's method was not used: {ready.method[:20]}")
     if _past(ready.expires_at):
         raise ProviderError("refused", "the upload's address has expired already")
     proof = {"Authorization": f"Bearer {credential}"} if credential else {}
@@ -98,7 +100,7 @@ async def put(
     try:
         timeout = aiohttp.ClientTimeout(total=timeout_s)
         async with aiohttp.ClientSession(timeout=timeout) as session:
-            await _request(session, ready.method, ready.url, headers, file.data)
+            await _request(session, ready.method.upper(), ready.url, headers, file.data)
             if not urlsplit(ready.url).path.endswith(f"/media/upload/{ready.upload_id}"):
                 await _request(session, "POST", confirm, proof, None)
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
