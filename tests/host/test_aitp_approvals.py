@@ -256,6 +256,23 @@ def test_two_questions_are_asked_one_after_the_other(stage):
     assert [(one["callId"], one["approved"]) for one in answers] == [("tc_9", True), ("tc_10", False)]
 
 
+def test_question_that_comes_twice_is_asked_and_answered_once(stage):
+    """A refusal of the second one would be taken for one of the first."""
+    asked(stage)
+    asks(stage)
+    stage.types("Yes")
+    asks(stage)
+    stage.later(30)
+    answers = [payload for type_, payload in stage.sent if type_ == "APPROVAL_RESPONSE"]
+    assert [(one["callId"], one["approved"]) for one in answers] == [("tc_9", True)]
+    assert stage.said.count("Yes or no?") == 1
+
+
+def test_question_without_words_names_the_tool(stage):
+    asks(stage, message=" ")
+    assert stage.said == "refund (Yes or no?)"
+
+
 def test_question_in_an_answer_that_was_interrupted_is_refused(stage):
     stage.types()
     stage.interrupts()

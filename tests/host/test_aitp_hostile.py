@@ -212,6 +212,55 @@ async def test_name_of_a_session_that_is_endless_is_not_repeated():
         assert all("meta" not in one for one in port.came)
 
 
+async def test_end_of_the_speech_does_not_wait_for_what_is_said_after_it(monkeypatch):
+    """An uplink that is no faster than the microphone: the end, and the results behind it, would never go out."""
+    ended = asyncio.Event()
+
+    async def talk(server, number):
+        await server.next("VOICE_INPUT_END")
+        ended.set()
+        await server.next("never")
+
+    async with against(talk, given={"vad": "server"}) as (agent, _):
+        send = aitp_link.Link.send
+
+        async def slowly(link, frame):
+            if frame["type"] == "AUDIO_STREAM":
+                agent.user_audio(bytes(3_200))
+            await send(link, frame)
+
+        monkeypatch.setattr(aitp_link.Link, "send", slowly)
+        agent.user_audio(bytes(3_200))
+        agent.send("VOICE_INPUT_END", {"reason": "vad"})
+        await ended.wait()
+
+
+async def test_speech_of_an_outage_is_sent_with_its_end(monkeypatch):
+    offline, spoken = asyncio.Event(), asyncio.Event()
+
+    async def pause(_):
+        offline.set()
+        await spoken.wait()
+
+    async def talk(server, number):
+        if number == 1:
+            await server.next("CONTEXT_UPDATE")
+            await server.socket.close(1012)
+        elif await server.next("VOICE_INPUT_END"):
+            await server.say("AGENT_RESPONSE", chunk="Yes.", done=True)
+
+    monkeypatch.setattr(Aitp, "pause", staticmethod(pause))
+    async with against(talk, given={"vad": "server"}) as (agent, port):
+        await offline.wait()
+        agent._dialogue.speech_began()
+        agent.user_audio(bytes(3_200))
+        agent._dialogue.speech_ended("vad")
+        spoken.set()
+        await port.ends()
+        assert errors(port) == []
+        assert [one["type"] for one in port.came[-2:]] == ["AUDIO_STREAM", "VOICE_INPUT_END"]
+
+
 async def test_sessions_that_are_over_leave_nothing_behind():
     before = asyncio.all_tasks()
 

@@ -2,10 +2,38 @@
 
 import asyncio
 import os
+import ssl
+import subprocess
 
 import pytest
 from agent_stage import answering
+from vrt_host.agents.aitp_link import Link
+from vrt_host.agents.aitp_messages import AitpError
 from vrt_host.agents.dial import Dial
+from websockets.asyncio.server import serve
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """A certificate that nobody signed, and its key."""
+    folder = tmp_path_factory.mktemp("tls")
+    paths = folder / "cert.pem", folder / "key.pem"
+    make = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-days",
+        "1",
+        "-nodes",
+        "-subj",
+        "/CN=127.0.0.1",
+    ]
+    subprocess.run([*make, "-out", paths[0], "-keyout", paths[1]], check=True, capture_output=True)
+    return paths
 
 
 @pytest.fixture(autouse=True)
@@ -41,6 +69,23 @@ async def test_proxy_that_cannot_be_used_is_told_without_its_password(monkeypatc
 async def test_name_that_no_computer_can_have_is_told():
     with pytest.raises(OSError, match="label"):
         await Dial(f"ws://{'a' * 64}.example/")
+
+
+async def _wait(socket):
+    await socket.wait_closed()
+
+
+async def test_certificate_that_is_not_trusted_is_told_as_such(certificate):
+    """So that each adapter can say so; it is a `ValueError` as well."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    async with serve(_wait, "127.0.0.1", 0, ssl=context) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await Dial(f"wss://127.0.0.1:{port}/")
+        link = Link.open(f"wss://127.0.0.1:{port}/", {}, {}, 5.0)
+        with pytest.raises(AitpError, match="its certificate is not trusted: self-signed certificate"):
+            await link
 
 
 @pytest.mark.parametrize("first", [b"", b"HTTP/1.1 101 Switching"])

@@ -85,6 +85,8 @@ class Aitp(Agent):
         self._mic_at = 0.0
         self._heard_bytes = 0
         """Of audio since the user began to speak."""
+        self._before_end = 0
+        """Of audio that goes before the end of the speech that waits."""
         self._streaming = False
         self._deaf = self._deaf_told = False
         self._mouth = Mouth()
@@ -229,6 +231,8 @@ class Aitp(Agent):
 
     def send(self, type_: str, payload: Frame) -> None:
         """To the server, when it is there."""
+        if type_ == "VOICE_INPUT_END":
+            self._before_end = self._out.audio_bytes
         self._out.put((type_, payload))
 
     def report(
@@ -338,15 +342,18 @@ class Aitp(Agent):
                 if self._page.due:
                     update = self._page.update(self._dialogue.history.before())
                     await link.send(messages.message("CONTEXT_UPDATE", update, link.session))
-                elif self._out.messages and not (
-                    self._out.messages[0][0] == "VOICE_INPUT_END" and self._out.audio_bytes
-                ):
+                elif self._out.messages and not (self._in_speech and self._out.audio_bytes):
                     await self._send_frame(link)
                 elif self._out.audio_bytes:
                     await self._send_audio(link)
                 else:
                     self._out.news.clear()
                     await self._out.news.wait()
+
+    @property
+    def _in_speech(self) -> bool:
+        """Whether the end of the speech is next, and not all of that is out. What the user says after it does not delay it."""
+        return self._out.messages[0][0] == "VOICE_INPUT_END" and self._before_end > 0
 
     async def _send_frame(self, link: Link) -> None:
         type_, payload = self._out.messages.popleft()
@@ -357,10 +364,9 @@ class Aitp(Agent):
             await link.confirmed(self._unconfirmed.popleft)
 
     async def _send_audio(self, link: Link) -> None:
-        sound = {
-            "data": messages.encoded(self._out.chunk()),
-            "mimeType": messages.sound_type(INPUT.sample_rate),
-        }
+        payload = self._out.chunk()
+        self._before_end -= len(payload)
+        sound = {"data": messages.encoded(payload), "mimeType": messages.sound_type(INPUT.sample_rate)}
         await link.send(messages.message("AUDIO_STREAM", sound, link.session))
         if self._out.audio_bytes < CHUNK_BYTES and not (self._out.messages or self._page.due):
             self._out.news.clear()
@@ -414,7 +420,6 @@ class Aitp(Agent):
         self._malformed = False
         self._out.connected()
         self._told = ("", float("-inf"))
-        self._out.messages.clear()
         self._deaf = "audio" not in ack.capabilities
         self._page.heed(ack)
         self._out.news.set()

@@ -18,6 +18,8 @@ DENIED = "Action denied by user"
 _NO = frozenset(("no", "no thanks", "no thank you", "cancel", "stop", "do not"))
 _WAITING = 8
 """Questions that may wait for each other."""
+_KNOWN = 64
+"""Those of a connection that are remembered."""
 
 Answer = Literal["yes", "no", "other"]
 
@@ -35,6 +37,7 @@ class Approvals:
 
     def __init__(self) -> None:
         self._questions: deque[_Question] = deque()
+        self._known: deque[str] = deque(maxlen=_KNOWN)
 
     def __bool__(self) -> bool:
         return bool(self._questions)
@@ -49,11 +52,16 @@ class Approvals:
         """Whether the first one was."""
         return bool(self._questions) and bool(self._questions[0].turn)
 
+    def is_new(self, request: ApprovalRequest) -> bool:
+        """Whether this connection has not had it before: a question has one answer."""
+        if request.call_id in self._known:
+            return False
+        self._known.append(request.call_id)
+        return True
+
     def add(self, request: ApprovalRequest) -> bool:
-        """Another one; False: there are too many, or it is there already."""
-        if len(self._questions) >= _WAITING or any(
-            one.request.call_id == request.call_id for one in self._questions
-        ):
+        """Another one; False: there are too many."""
+        if len(self._questions) >= _WAITING:
             return False
         self._questions.append(_Question(request))
         return True
@@ -61,8 +69,8 @@ class Approvals:
     def ask(self, turn: str) -> str:
         """The first one is asked in that turn: the words."""
         self._questions[0].turn = turn
-        text = self._questions[0].request.message.strip()
-        return f"{text} (Yes or no?)"
+        request = self._questions[0].request
+        return f"{request.message.strip() or request.tool_name} (Yes or no?)"
 
     def said_more(self, turn: str) -> None:
         """The server speaks while the question is open: it was heard when that was."""
@@ -96,6 +104,7 @@ class Approvals:
     def forget(self) -> None:
         """The server has forgotten them, too."""
         self._questions.clear()
+        self._known.clear()
 
 
 def response(call_id: str, *, approved: bool) -> Frame:

@@ -443,7 +443,9 @@ class Dialogue(Turns):
         self._outlet.send("APPROVAL_REQUEST", calls.request(call, tool))
 
     def _on_approval(self, request: ApprovalRequest) -> None:
-        if self._dead or not self._approvals.add(request):
+        if not self._approvals.is_new(request):
+            log.debug("aitp: an approval was asked for twice; the user is asked once")
+        elif self._dead or not self._approvals.add(request):
             self._outlet.send("APPROVAL_RESPONSE", response(request.call_id, approved=False))
         else:
             self._ask_user()

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import ssl
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Self
@@ -28,6 +29,7 @@ _PER_SECOND = 80
 """Messages that are sent in a second: a server counts 100 in each of its own."""
 _SESSION_CHARS = 1_000
 """Of a session's name; a longer one is not repeated in each message, which need not have it."""
+_CERTIFICATE = "check the address, or name the file of its authority in SSL_CERT_FILE"
 _EARLY = 16
 """Messages before the HANDSHAKE_ACK that are kept."""
 
@@ -67,6 +69,9 @@ class Link:
             raise messages.refused(error.response.status_code) from None
         except (InvalidHandshake, InvalidURI) as error:
             raise AitpError("version", f"it is no AITP server: {error}", final=True) from None
+        except ssl.SSLCertVerificationError as error:
+            said = f"its certificate is not trusted: {error.verify_message}"
+            raise AitpError("unreachable", said, advice=_CERTIFICATE) from None
         except OSError as error:
             raise AitpError("unreachable", error.strerror or str(error)) from None
         link = cls(socket)

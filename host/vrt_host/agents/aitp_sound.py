@@ -10,6 +10,8 @@ from vrt_host.speech.codec import codec
 from vrt_host.speech.resample import Resampler
 
 _RATES = range(4_000, 192_001)
+_HEAD = 65_536
+"""Bytes of a recording before its samples."""
 
 
 class Unplayable(ValueError):
@@ -59,7 +61,7 @@ def _pcm(raw: bytes, mime: str) -> tuple[int, bytes]:
 
 def _wav(raw: bytes) -> tuple[int, bytes]:
     place, rate = 12, 0
-    while place + 8 <= len(raw):
+    while place + 8 <= min(len(raw), _HEAD):
         name, size = struct.unpack_from("<4sI", raw, place)
         body = raw[place + 8 : place + 8 + size]
         if name == b"fmt " and len(body) >= 16:

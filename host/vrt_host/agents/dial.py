@@ -17,14 +17,14 @@ class Dial(connect):
 
     def __init__(self, uri: str, **options: Any) -> None:
         if is_loopback(urlsplit(uri).hostname or ""):
-            options["proxy"] = (
-                None  # of the environment: another machine, which would read what is not encrypted
-            )
+            options["proxy"] = None  # of the environment: another machine, which would read it all
         super().__init__(uri, **options)
 
     def __await__(self) -> Generator[Any, None, ClientConnection]:
         try:
             return (yield from super().__await__())
+        except OSError:  # a certificate that is not trusted is a ValueError, too
+            raise
         except InvalidProxy as error:  # whose address may have a password in it
             raise OSError(f"the proxy of the environment is not valid: {error.msg}") from None
         except (ValueError, ImportError) as error:
