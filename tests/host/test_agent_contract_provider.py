@@ -1,5 +1,9 @@
 """What an agent of somebody else's model has to do when the provider refuses, breaks, leaves or talks on."""
 
+import gc
+from collections import deque
+
+import numpy as np
 import pytest
 from peers.contract import (
     CALL,
@@ -11,6 +15,7 @@ from peers.contract import (
     over,
     subject_of_module,  # noqa: F401  (a fixture)
 )
+from peers.plan import quiet, tone
 from peers.subjects import KEY
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -136,6 +141,46 @@ async def test_result_of_a_call_outlives_the_connection(case):
         device.forget()
         await ends_well(case, device)
         await case.peer.mentioned(MARK, since=reports)
+
+
+def held(agent):
+    """The bytes of data that an agent keeps: what is reachable from it through the host's own objects and containers."""
+    total, seen, left = 0, set(), [agent]
+    while left:
+        one = left.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, bytes | bytearray):
+            total += len(one)
+        elif isinstance(one, np.ndarray):
+            total += one.nbytes
+        elif isinstance(one, dict | list | tuple | set | deque) or (
+            type(one).__module__.startswith("vrt_host.") and not isinstance(one, type)
+        ):
+            left += gc.get_referents(one)
+    return total
+
+
+@over(provider=True)
+async def test_users_audio_is_bounded_while_there_is_no_connection(case, monkeypatch):
+    """Of half a minute the newest 12 s are kept at most, as the device sends them."""
+    make, made = case.subject.agents, []
+    monkeypatch.setattr(case.subject, "agents", lambda: made.append(make()) or made[-1])
+    speech = tone(0.3, "pcm16", 24_000) + quiet(0.7, "pcm16", 24_000)
+    async with case.session(input={"encoding": "pcm16", "sampleRate": 24_000}) as device:
+        await ends_well(case, device)
+        await case.peer.refuse("rate", times=10_000)
+        await case.peer.drop()
+        for number in range(30):
+            for start in range(0, len(speech), 960):
+                await device._client.audio(speech[start : start + 960], 50 * number + start // 960)
+            if number == 0:
+                await case.peer.seen("refused")
+        await device.sends("ping")
+        await device.told("pong")
+        assert device.close_code is None
+        assert held(made[-1]) <= 12 * 48_000
 
 
 # --- strange, broken and late events
