@@ -2,7 +2,7 @@
 
 import pytest
 from aitp_stage import Stage
-from vrt_host.agents.base import TurnEnd
+from vrt_host.agents.base import AgentError, TurnEnd
 from vrt_host.consent import ANSWER_S
 
 
@@ -301,6 +301,7 @@ def test_yes_is_for_the_question_and_for_nothing_before_it(stage):
 def test_lost_connection_forgets_the_question(stage):
     asked(stage)
     stage.dialogue.lost()
+    assert "a yes does nothing now" in stage.all(AgentError)[0].message
     stage.dialogue.connected()
     stage.types("Yes")
     assert stage.types_sent() == ["USER_INPUT", "USER_INPUT"]

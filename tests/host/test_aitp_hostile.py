@@ -14,6 +14,7 @@ from vrt_host.agents import aitp, aitp_link
 from vrt_host.agents import aitp_messages as messages
 from vrt_host.agents.aitp import Aitp, Options
 from vrt_host.agents.base import AgentError, Call, SessionInfo, Text, Tool, ToolResult, TurnBegin
+from vrt_host.errors import AgentStartError
 from websockets.asyncio.server import serve
 
 PAY = Tool("pay", confirm="button")
@@ -116,7 +117,7 @@ async def test_connections_that_do_not_last_are_attempts_that_failed(waits):
     async with against(talk) as (_, port):
         await port.until(lambda: port.all(AgentError))
         [(line, recoverable)] = errors(port)
-        assert "in 10 attempts there was no connection that lasts" in line
+        assert "the connection is gone, and 10 attempts brought none that lasts" in line
         assert not recoverable
     assert waits == [2.0 * attempt for attempt in range(1, 11)]
 
@@ -160,6 +161,18 @@ async def test_server_that_hangs_up_while_it_starts_is_called_again(waits):
         await port.ends()
         assert errors(port) == []
     assert waits == [2.0, 4.0, 6.0]
+
+
+async def test_handshake_that_is_not_valid_is_told(monkeypatch):
+    async def talk(server, number):
+        await server.next("never")
+
+    monkeypatch.setattr(aitp_link, "HANDSHAKE_S", 0.05)
+    with pytest.raises(
+        AgentStartError, match=r"no handshake within 0.05 s, but an invalid message: .*ersion"
+    ):
+        async with against(talk, ack={**ACK, "protocolVersion": 1}):
+            pass
 
 
 async def test_half_of_a_character_stops_nothing():

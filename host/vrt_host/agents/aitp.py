@@ -406,9 +406,8 @@ class Aitp(Agent):
                 turn = self._dialogue.unreachable()
                 if turn is not None:
                     self.emit(error.event(self.name, turn, self._secrets()))
-        self._end(
-            f"aitp: in {options.reconnect_attempts} attempts there was no connection that lasts; see why the server ends them"
-        )
+        tried = f"{options.reconnect_attempts} attempts brought none that lasts"
+        self._end(f"aitp: the connection is gone, and {tried}; see why the server ends them")
         return None
 
     async def _open(self) -> Link:

@@ -106,6 +106,9 @@ class Dialogue(Turns):
         self._inputs[:0] = unsent
         self._online = self._dead = False
         self._echoes = 0
+        if self._approvals.asked:
+            said = "the connection was lost, and with it the question: a yes does nothing now"
+            self._outlet.report(said, advice="ask again")
         self._approvals.forget()
         turn = self._turn
         if turn is not None and unsent and not turn.out:
@@ -129,11 +132,9 @@ class Dialogue(Turns):
     def user_text(self, text: str) -> None:
         """The user typed; a response in flight was interrupted before."""
         turn = self._begin("thinking", typed=True)
-        if len(text) > messages.TEXT_CHARS:
+        if (length := messages.length(text)) > messages.TEXT_CHARS:
             self._drop(turn)
-            said = (
-                f"a text of {len(text):,} characters was not sent: the server takes {messages.TEXT_CHARS:,}"
-            )
+            said = f"a text of {length:,} characters was not sent: the server takes {messages.TEXT_CHARS:,}"
             self._outlet.report(said, turn.key, advice="send a shorter one")
             return
         self.history.add("user", text)

@@ -45,6 +45,8 @@ class Link:
         self._sent: deque[float] = deque(maxlen=_PER_SECOND)
         self.session = ""
         """The server's name for it."""
+        self._fault = ""
+        """What was wrong with a message of the handshake."""
 
     @classmethod
     async def open(
@@ -95,14 +97,17 @@ class Link:
                         came.append(message)
         except TimeoutError:
             await self._socket.close(4000, "Handshake timeout")
-            raise AitpError("unreachable", f"no handshake within {HANDSHAKE_S:g} s") from None
+            said = f"no handshake within {HANDSHAKE_S:g} s"
+            if self._fault:
+                raise AitpError("malformed", f"{said}, but {self._fault}") from None
+            raise AitpError("unreachable", said) from None
         except ConnectionClosed as error:
-            said = [one.message for one in came if isinstance(one, SystemEvent) and one.kind == "error"]
-            raise _ended(error, said[-1] if said else "") from None
+            told = [one.message for one in came if isinstance(one, SystemEvent) and one.kind == "error"]
+            raise _ended(error, told[-1] if told else "") from None
         if message.protocol_version != messages.VERSION:
             await self._socket.close(1008, "Protocol version mismatch")
-            said_ = f"the server speaks AITP {message.protocol_version[:40]}, this host {messages.VERSION}"
-            raise AitpError("version", said_, final=True)
+            said = f"the server speaks AITP {message.protocol_version[:40]}, this host {messages.VERSION}"
+            raise AitpError("version", said, final=True)
         return message, list(came)
 
     async def _next(self) -> Message | None:
@@ -110,7 +115,7 @@ class Link:
         try:
             return messages.parse(await self._socket.recv())
         except AitpError as error:
-            log.debug("aitp: %s", error.said)
+            self._fault = error.said
             return None
 
     async def send(self, frame: Frame) -> None:

@@ -243,6 +243,11 @@ def encoded(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
 
 
+def length(text: str) -> int:
+    """In characters as a server counts them: JavaScript's, two for most of the pictures."""
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
 def fitting(context: Mapping[str, Json], said: Sequence[Mapping[str, str]], name: str) -> Frame | None:
     """The context, and under `name` as much of what was said, the newest, as `CONTEXT_BYTES` take; None: not even the first."""
     left = CONTEXT_BYTES - _size(context)

@@ -189,4 +189,6 @@ def _joined(one: Frame, other: Frame) -> Frame | None:
     if one["modality"] != "text" or other["modality"] != "text":
         return None
     content = f"{one['content']}\n\n{other['content']}"
-    return {"modality": "text", "content": content} if len(content) <= messages.TEXT_CHARS else None
+    return (
+        {"modality": "text", "content": content} if messages.length(content) <= messages.TEXT_CHARS else None
+    )
