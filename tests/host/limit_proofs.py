@@ -18,6 +18,9 @@ _OMNIA_FACADE = "host/test_facade_omnia.py::test_"
 _OMNIA_CALLS = "host/test_facade_omnia_calls.py::test_"
 _OMNIA_HOSTILE = "host/test_facade_omnia_hostile.py::test_"
 _OMNIA_MEDIA = "host/test_facade_omnia_media.py::test_"
+_FISH_FACADE = "host/test_facade_fish.py::test_"
+_FISH_TURNS = "host/test_facade_fish_turns.py::test_"
+_FISH_ROOMS = "host/test_facade_fish_rooms.py::test_"
 _AITP_AGENT = "host/test_aitp.py::test_"
 _OUTBOX = "host/test_outbox.py::test_"
 _AITP_MESSAGES = "host/test_aitp_messages.py::test_"
@@ -233,6 +236,28 @@ PROOFS = {
     "facades.omnia_media.MEDIUM_BYTES": _OMNIA_MEDIA + "what_cannot_be_announced_has_its_status",
     "facades.omnia_media.FOLDER_BYTES": _OMNIA_MEDIA + "what_cannot_be_announced_has_its_status",
     "facades.omnia_media.UPLOADS": _OMNIA_MEDIA + "what_cannot_be_announced_has_its_status",
+    "facades.fish.BODY_BYTES": _FISH_FACADE + "a_refusal_says_why",
+    "facades.fish.BODY_S": _FISH_FACADE + "a_refusal_says_why",
+    "facades.fish.STOP_S": _FISH_FACADE + "a_room_that_cannot_be_left_keeps_no_host_from_stopping",
+    "facades.fish_messages.NAME_CHARS": _FISH_FACADE + "a_body_is_taken_or_refused_with_400",
+    "facades.fish_messages.SHOWN_BYTES": _FISH_TURNS + "input_and_output_are_cut_at_4_kb",
+    "facades.fish_messages.PACKET_BYTES": _FISH_TURNS + "a_call_that_does_not_fit_into_a_packet_is_not_sent",
+    "facades.fish_tools.CALL_S": _FISH_TURNS + "a_call_that_is_not_answered_ends_after_30_s",
+    "facades.fish_tools.ERROR_CHARS": _FISH_TURNS + "a_failure_that_is_told_at_length_is_cut",
+    "facades.fish_room.CONNECT_S": _FISH_ROOMS
+    + "a_livekit_server_that_is_not_there_or_refuses_the_key_is_503",
+    "facades.fish_room.SEND_S": _FISH_ROOMS
+    + "messages_that_the_sdk_does_not_take_are_dropped_and_too_many_end_the_session",
+    "facades.fish_room.QUEUED": _FISH_ROOMS
+    + "messages_that_the_sdk_does_not_take_are_dropped_and_too_many_end_the_session",
+    "facades.fish_room.AHEAD_S": _FISH_ROOMS + "sound_that_the_sdk_does_not_take_is_not_taken_from_the_host",
+    "facades.fish_room.FAREWELL_S": _FISH_ROOMS + "a_host_that_stops_says_so_before_it_leaves",
+    "facades.fish_session.RETURN_S": _FISH_TURNS + "a_user_who_has_gone_may_come_again_within_15_s",
+    "facades.fish_session.PACKETS_PER_S": _FISH_FACADE + "there_are_a_hundred_packets_in_a_second",
+    "facades.fish_session.EARLY": _FISH_FACADE + "texts_wait_while_the_agent_starts_and_the_newest_stay",
+    "facades.fish_session.EARLY_SOUND": _FISH_FACADE
+    + "texts_wait_while_the_agent_starts_and_the_newest_stay",
+    "facades.fish_words.HOLD_S": _FISH_TURNS + "an_agent_that_only_writes_is_read_after_a_while",
     # The device: messages and sessions
     "config.json message_bytes": _DEVICE + "websocket.py::test_client_throws_away_what_does_not_fit",
     "links/frames.py": _DEVICE + "websocket.py::test_client_fails_at_a_message_beyond_reason",

@@ -14,6 +14,11 @@ if TYPE_CHECKING:
 FACADES: dict[str, tuple[str, str, str]] = {
     "aitp": ("vrt_host.facades.aitp", "AitpFacade", "an AITP 1.0.0 server, for OwlLayer's clients"),
     "omnia": ("vrt_host.facades.omnia", "OmniaFacade", "an Omnia agent facade, for Omnia's clients"),
+    "fish": (
+        "vrt_host.facades.fish",
+        "FishFacade",
+        "a Fish Audio agent in LiveKit rooms, for Fish Audio's clients",
+    ),
 }
 """Name -> module, class, what it is. The module has the facade's `Options`, the table `[NAME_facade]` of the options file."""
 
@@ -26,8 +31,9 @@ def make(name: str, config: Path | None) -> Facade:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("vrt_host"):
             raise
+        extras = "facades,fish" if name == "fish" else "facades"  # LiveKit's SDK is large
         raise UsageError(
-            f'the {name} facade needs the package {error.name!r}: pip install "vrt-edge[facades]"'
+            f'the {name} facade needs the package {error.name!r}: pip install "vrt-edge[{extras}]"'
         ) from None
     from vrt_host.agents.options import load  # noqa: PLC0415  (its package comes with the same extra)
     from vrt_host.agents.registry import ADAPTERS  # noqa: PLC0415
