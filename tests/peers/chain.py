@@ -1,14 +1,37 @@
-"""An agent at the far end of a chain: a host's agent `aitp`, another host's facade, and behind it the agent of a model."""
+"""An agent at the far end of a chain: a host's agent `aitp` or `omnia`, another host's facade, and behind it the agent of a model."""
 
 import asyncio
 import contextlib
+import json
 
-from vrt_host.agents import aitp
+from vrt_host.agents import aitp, omnia
 from vrt_host.config import ServerConfig
 from vrt_host.facades import aitp as aitp_facade
+from vrt_host.facades import omnia as omnia_facade
 from vrt_host.server import serve
 
 from peers.subjects import SUBJECTS, Subject
+
+
+def _states(*names, **more):
+    return {
+        "type": "object",
+        "properties": {"state": {"enum": list(names)}, **more},
+        "required": ["state", *more],
+    }
+
+
+HOUSE = [
+    {
+        "name": "lock",
+        "description": "Lock or unlock a door.",
+        "parameters": _states("locked", "unlocked", door={"enum": ["front", "back"]}),
+        "effect": "irreversible",
+    },
+    {"name": "light", "description": "Switch the light.", "parameters": _states("on", "off")},
+    {"name": "check_house", "description": "Look at all of it."},
+]
+"""What an Omnia client runs is configured at the server."""
 
 
 class Chain(Subject):
@@ -56,4 +79,17 @@ class AitpChain(Chain):
         return lambda: aitp.Aitp(options)
 
 
-CHAINS = {kind.name: kind for kind in (AitpChain,)}
+class OmniaChain(Chain):
+    name = "omnia_chain"
+
+    def facade(self):
+        house = self._folder / "house.json"
+        house.write_text(json.dumps(HOUSE))
+        return omnia_facade.OmniaFacade(omnia_facade.Options(port=0, tools=house))
+
+    def connecting(self, port):
+        options = omnia.Options(base_url=f"http://127.0.0.1:{port}", agent="house")
+        return lambda: omnia.OmniaAgent(options)
+
+
+CHAINS = {kind.name: kind for kind in (AitpChain, OmniaChain)}

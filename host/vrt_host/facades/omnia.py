@@ -315,7 +315,6 @@ class Client:
                 await self._receive(frame.data)
             elif frame.type is WSMsgType.BINARY:
                 await self._receive_binary(frame.data)
-            await asyncio.sleep(0)  # many can have come at once, and nothing of them is waited for
 
     async def _receive(self, text: str) -> None:
         if not self._messages.admit():
