@@ -447,10 +447,10 @@ async def test_server_without_live_voice_complains_once(peer, caplog):
 async def test_error_that_is_repeated_is_told_once(peer, caplog):
     async with talking(peer) as (_, port):
         await peer.seen("context")
-        for message in ("Too many tools", "Too many tools", "Context too large"):
+        for message in ("Too many tools", "Context too large", "Too many tools", "The end"):
             await peer.do("event", kind="error", message=message)
-        await port.until(lambda: "Context" in str(port.all(AgentError)))
-        assert len(port.all(AgentError)) == 2
+        await port.until(lambda: "The end" in str(port.all(AgentError)))
+        assert len(port.all(AgentError)) == 3
     assert caplog.text.count("Too many tools") == 1
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 from aitp_stage import Stage
-from vrt_host.agents.base import AgentError, TurnEnd
+from vrt_host.agents.base import AgentError, TurnBegin, TurnEnd
 from vrt_host.consent import ANSWER_S
 
 
@@ -175,6 +175,7 @@ def test_words_that_come_late_are_no_answer_where_this_host_hears_when_they_were
     stage.transcript("user", "Refund it,")
     stage.dialogue.speech_ended("vad")
     asks(stage)
+    stage.later(3)
     stage.transcript("user", " yes.")
     stage.later(5)
     assert "APPROVAL_RESPONSE" not in stage.types_sent()
@@ -183,6 +184,14 @@ def test_words_that_come_late_are_no_answer_where_this_host_hears_when_they_were
     stage.dialogue.speech_ended("vad")
     stage.later(1.2)
     assert stage.last("APPROVAL_RESPONSE")["approved"] is True
+
+
+def test_words_that_this_host_hears_late_are_of_one_turn_where_nothing_was_asked():
+    stage = Stage(ears=True)
+    stage.transcript("user", "Turn it")
+    stage.dialogue.speech_began()
+    stage.transcript("user", " off.")
+    assert len(stage.all(TurnBegin)) == 1
 
 
 def test_words_within_2_s_are_no_answer_where_only_the_server_hears(stage):
@@ -305,3 +314,5 @@ def test_lost_connection_forgets_the_question(stage):
     stage.dialogue.connected()
     stage.types("Yes")
     assert stage.types_sent() == ["USER_INPUT", "USER_INPUT"]
+    asks(stage)  # another server's, with the same name
+    assert stage.said.count("Yes or no?") == 2

@@ -163,6 +163,18 @@ async def test_server_that_hangs_up_while_it_starts_is_called_again(waits):
     assert waits == [2.0, 4.0, 6.0]
 
 
+async def test_server_that_leaves_at_once_is_not_said_to_be_tried_again():
+    """Before a session has begun the device tries, and not this host."""
+
+    async def leave(socket):
+        await socket.close(1001, "Server shutting down")
+
+    async with serve(leave, "127.0.0.1", 0) as listener:
+        agent = Aitp(Options(url=f"ws://127.0.0.1:{listener.sockets[0].getsockname()[1]}"))
+        with pytest.raises(AgentStartError, match=r"^aitp: Server shutting down; try again$"):
+            await started(agent).__aenter__()
+
+
 async def test_handshake_that_is_not_valid_is_told(monkeypatch):
     async def talk(server, number):
         await server.next("never")
@@ -272,6 +284,7 @@ async def test_speech_of_an_outage_is_sent_with_its_end(monkeypatch):
         await port.ends()
         assert errors(port) == []
         assert [one["type"] for one in port.came[-2:]] == ["AUDIO_STREAM", "VOICE_INPUT_END"]
+        assert port.came[-1]["payload"] == {"reason": "vad"}
 
 
 async def test_sessions_that_are_over_leave_nothing_behind():

@@ -59,6 +59,8 @@ _STEADY_S = 10.0
 """A connection that ends sooner, and on which nothing was answered, was one more failed attempt."""
 _REPEATED_S = 10.0
 """The same error is told once in so long: a server without voice complains of each piece of audio."""
+_LINES = 16
+"""Such errors that are remembered."""
 
 
 class Aitp(Agent):
@@ -92,7 +94,8 @@ class Aitp(Agent):
         self._mouth = Mouth()
         self._timer: asyncio.TimerHandle | None = None
         self._over = False
-        self._told = ("", float("-inf"))
+        self._told: dict[str, float] = {}
+        """When the last lines were told."""
 
     @staticmethod
     def prepare(options: Options) -> None:
@@ -123,7 +126,8 @@ class Aitp(Agent):
         except UsageError as error:
             raise AgentStartError(f"aitp: {error}") from error
         except AitpError as error:
-            raise AgentStartError(self._line(error)) from None
+            advice = "try again" if error.kind == "gone" else error.advice  # the device may: nobody else does
+            raise AgentStartError(self._line(AitpError(error.kind, error.said, advice=advice))) from None
         self._tasks.spawn(self._live(link))
         self._tasks.spawn(self._mouth.talk(self._port))
         if self._ears is not None:
@@ -241,11 +245,14 @@ class Aitp(Agent):
         """What is wrong: one line, to the log and to the device."""
         line = self._line(AitpError("refused", text, final=final, advice=advice))
         now = self.now()
-        repeated = self._told[0] == line and now - self._told[1] < _REPEATED_S
+        repeated = now - self._told.get(line, float("-inf")) < _REPEATED_S
         if repeated and turn is None and not final:
             return
         if not repeated:
-            self._told = line, now
+            self._told.pop(line, None)
+            self._told[line] = now
+            if len(self._told) > _LINES:
+                del self._told[next(iter(self._told))]
             log.log(logging.ERROR if final else logging.WARNING, "%s", line)
         if final:
             self._end(line)
@@ -418,7 +425,7 @@ class Aitp(Agent):
         self._link = link
         self._malformed = False
         self._out.connected()
-        self._told = ("", float("-inf"))
+        self._told.clear()
         self._deaf = "audio" not in ack.capabilities
         self._page.heed(ack)
         self._out.news.set()

@@ -402,7 +402,7 @@ class Dialogue(Turns):
         turn = self._turn
         if turn is not None and turn.typed and not turn.ended:
             return
-        early = self._ears or now - self._asked_at < _QUESTION_S
+        early = self._approvals.asked and (self._ears or now - self._asked_at < _QUESTION_S)
         if turn is None or turn.ended or (turn.early and not early and now - before >= _ANSWERED_S):
             if not text.strip() or self._dead:
                 return
