@@ -121,6 +121,7 @@ PROOFS = {
     "agents.aitp_turn._CHARACTERS": _AITP_DIALOGUE + "history_is_bounded",
     "agents.aitp_turns._ANSWER_S": _AITP_DIALOGUE + "answer_that_does_not_come_within_30_s_is_given_up",
     "agents.aitp_turns._INPUTS": _AITP_DIALOGUE + "inputs_that_wait_are_bounded",
+    "agents.aitp._STEADY_S": "host/test_aitp_hostile.py::test_connection_that_lasted_10_s_begins_the_attempts_anew",
     "agents.aitp._MESSAGES": _OUTBOX + "messages_that_wait_are_bounded",
     "agents.omnia_link._FRAME_BYTES": _OMNIA + "message_that_is_too_large_ends_the_connection",
     "agents.omnia_frames.TRANSFER_BYTES": _OMNIA_MESSAGES + "transfer_has_a_limit",

@@ -122,6 +122,19 @@ async def test_connections_that_do_not_last_are_attempts_that_failed(waits):
     assert waits == [2.0 * attempt for attempt in range(1, 11)]
 
 
+async def test_connection_that_lasted_10_s_begins_the_attempts_anew(waits, monkeypatch):
+    """_STEADY_S."""
+    monkeypatch.setattr(aitp, "_STEADY_S", 0.0)
+
+    async def talk(server, number):
+        await server.next("CONTEXT_UPDATE")
+        await server.socket.close(1001)
+
+    async with against(talk) as (_, port):
+        await port.until(lambda: len(port.connections) == 4)
+    assert waits[:3] == [2.0] * 3
+
+
 async def test_connection_that_was_of_use_begins_the_attempts_anew(waits):
     async def talk(server, number):
         if number % 2:

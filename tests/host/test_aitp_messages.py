@@ -250,6 +250,7 @@ def test_recording_tells_its_rate_itself():
         (b"\0\0", "audio/pcm;rate=24000;channels=2"),
         (b"\0\0", "audio/pcm;rate=0"),
         (b"\0\0", "audio/pcm;rate=99999999"),
+        (b"RIFF\0\0\0\0WAVE" + 9_000 * b"junk\0\0\0\0" + recording(b"\0\0", 24_000)[12:], "audio/wav"),
         (recording(b"\0\0", 24_000)[:22] + b"\x02\0" + recording(b"\0\0", 24_000)[24:], "audio/wav"),
     ],
 )

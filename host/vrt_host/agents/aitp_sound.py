@@ -61,7 +61,9 @@ def _pcm(raw: bytes, mime: str) -> tuple[int, bytes]:
 
 def _wav(raw: bytes) -> tuple[int, bytes]:
     place, rate = 12, 0
-    while place + 8 <= min(len(raw), _HEAD):
+    while place + 8 <= len(raw):
+        if place >= _HEAD:
+            raise Unplayable("a recording whose samples do not begin")
         name, size = struct.unpack_from("<4sI", raw, place)
         body = raw[place + 8 : place + 8 + size]
         if name == b"fmt " and len(body) >= 16:
