@@ -5,6 +5,7 @@ import base64
 import contextlib
 import json
 import logging
+import os
 
 import pytest
 import pytest_asyncio
@@ -189,11 +190,22 @@ async def test_expired_credential_without_another_ends_the_session(peer, kind, t
 
 
 async def test_file_without_a_credential_is_told_at_the_start(peer, tmp_path):
-    for text in (None, "", "two words"):
+    for text in (None, "", "two words", f"{KEY}\0x", f"{KEY}\x7f", "schl\u00fcssel", "x" * 16_385):
         if text is not None:
             (tmp_path / "token").write_text(text)
         with pytest.raises(AgentStartError, match=r"there is no credential in .*token.*put it there"):
             async with talking(peer, credential_file=tmp_path / "token"):
+                pass
+
+
+async def test_credential_of_another_editor_is_read_and_a_pipe_is_not_waited_for(peer, tmp_path):
+    (tmp_path / "token").write_bytes(f"\ufeff{KEY}\r\n".encode())
+    async with talking(peer, credential_file=tmp_path / "token"):
+        await peer.seen("connected", key=KEY)
+    os.mkfifo(tmp_path / "pipe")
+    async with asyncio.timeout(DEADLINE_S):
+        with pytest.raises(AgentStartError, match="there is no credential in"):
+            async with talking(peer, credential_file=tmp_path / "pipe"):
                 pass
 
 

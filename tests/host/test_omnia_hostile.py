@@ -258,6 +258,29 @@ async def test_end_of_an_answer_that_is_malformed_ends_it(broken):
         assert len(port.all(AgentError)) == 2
 
 
+async def test_facade_that_does_not_read_is_left_all_the_same(monkeypatch):
+    monkeypatch.setattr(omnia, "GOODBYE_S", 0.01)
+    monkeypatch.setattr(omnia_link, "GOODBYE_S", 0.01)
+    left = asyncio.Event()
+
+    async def deaf(connection):
+        await connection.says(hello())
+        await connection.hears("audio")
+        connection.socket.transport.pause_reading()
+        await left.wait()
+
+    async with facade(deaf) as there, talking(there) as (agent, _):
+        agent.user_audio(SPEECH)
+        await until(agent.calling)
+        for _ in range(100):
+            agent.send({"type": "tool_result", "tool_result": {"call_id": "x", "result": "y" * 200_000}})
+        link = agent._link
+        await until(lambda: link._socket.transport.get_write_buffer_size() > 1 << 16)
+        await agent.close()
+        assert link._socket.transport.is_closing()
+        left.set()
+
+
 # --- what is parked
 
 

@@ -34,7 +34,7 @@ from vrt_host.agents.mouth import Mouth
 from vrt_host.agents.omnia_credential import RENEWAL_S, WATCH_S, Credential
 from vrt_host.agents.omnia_dialogue import Dialogue
 from vrt_host.agents.omnia_files import File
-from vrt_host.agents.omnia_link import Link
+from vrt_host.agents.omnia_link import GOODBYE_S, Link
 from vrt_host.agents.omnia_messages import Connected, Failure, Incoming, Message, SessionConfig, UploadReady
 from vrt_host.agents.omnia_options import Options
 from vrt_host.agents.omnia_sender import RATE_S
@@ -60,7 +60,6 @@ _ANSWERS = ("tool_result", "tool_call_ack", "tool_call_nack")
 _STEADY_S = 10.0
 """A connection that lasted so long was a good one: the next is made at once, and the waits begin anew."""
 _UPLOAD_S = 60.0
-_GOODBYE_S = 1.0
 
 
 class OmniaAgent(Agent):
@@ -462,7 +461,7 @@ class OmniaAgent(Agent):
         """An audio session that is over is not to be kept for us."""
         if self._microphone.active:
             with contextlib.suppress(ProviderError, TimeoutError):
-                async with asyncio.timeout(_GOODBYE_S):
+                async with asyncio.timeout(GOODBYE_S):
                     await link.send(messages.HANGUP)
         await link.close()
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
 from pathlib import Path
 
-from vrt_host.agents.omnia_options import Options
+from vrt_host.agents.omnia_options import Options, sendable
 from vrt_host.agents.options import shown
 from vrt_host.agents.provider import ProviderError
 
@@ -38,10 +39,8 @@ class Credential:
             return
         path = self._path
         try:
-            text = (await asyncio.to_thread(_content, path)).decode().strip()
-            fault = (
-                "" if text and len(text.split()) == 1 and len(text) <= _BYTES else "it has to hold it alone"
-            )
+            text = (await asyncio.to_thread(_content, path)).decode("utf-8-sig").strip()
+            fault = "" if sendable(text) and len(text) <= _BYTES else "it has to hold it alone"
         except OSError as error:
             text, fault = "", error.strerror or "it cannot be read"
         except UnicodeDecodeError:
@@ -65,5 +64,11 @@ class Credential:
 
 
 def _content(path: Path) -> bytes:
-    with path.open("rb") as file:
+    with open(path, "rb", opener=_open) as file:
         return file.read(_BYTES + 1)
+
+
+def _open(path: str, flags: int) -> int:
+    return os.open(
+        path, flags | getattr(os, "O_NONBLOCK", 0)
+    )  # a pipe that nobody writes to would wait for ever

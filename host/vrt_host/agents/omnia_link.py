@@ -24,6 +24,8 @@ from vrt_host.agents.provider import ProviderError
 _FRAME_BYTES = messages.MESSAGE_BYTES + (1 << 16)
 """Of one message or frame that comes: what the facade calls its own limit, and what is around it."""
 
+GOODBYE_S = 1.0
+
 _quiet = logging.getLogger("vrt_host.agents.omnia.websocket")
 _quiet.setLevel(logging.INFO)  # below that, headers are logged, and with them the credential
 
@@ -47,7 +49,7 @@ class Link:
                     compression=None,
                     max_size=_FRAME_BYTES,
                     open_timeout=None,  # it is in `timeout_s`
-                    close_timeout=1,
+                    close_timeout=GOODBYE_S,
                     logger=_quiet,
                 )
                 try:
@@ -126,8 +128,14 @@ class Link:
         return self._socket.state is State.OPEN
 
     async def close(self) -> None:
-        """Say goodbye, a second at most."""
-        await self._socket.close()
+        """Say goodbye, a second at most, also to one that does not read."""
+        try:
+            async with asyncio.timeout(GOODBYE_S):
+                await self._socket.close()
+        except TimeoutError:
+            pass
+        finally:
+            self._socket.transport.abort()
 
 
 def _media(frame: Frame) -> MediaChunk:
