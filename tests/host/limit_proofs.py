@@ -14,6 +14,7 @@ _LIVE = "host/test_openai_live.py::test_"
 _GUEST = "host/test_guest.py::test_"
 _AITP = "host/test_facade_aitp.py::test_"
 _AITP_HOSTILE = "host/test_facade_aitp_hostile.py::test_"
+_BAD_OMNIA = "host/test_omnia_hostile.py::test_"
 _OMNIA_FACADE = "host/test_facade_omnia.py::test_"
 _OMNIA_CALLS = "host/test_facade_omnia_calls.py::test_"
 _OMNIA_HOSTILE = "host/test_facade_omnia_hostile.py::test_"
@@ -130,6 +131,12 @@ PROOFS = {
     "agents.omnia_sound._REORDERED": _OMNIA_MESSAGES + "chunk_that_never_comes_is_not_waited_for_for_ever",
     "agents.omnia._MESSAGES": _OUTBOX + "messages_that_wait_are_bounded",
     "agents.omnia_sender._TOLD": _OMNIA_DIALOGUE + "what_waits_for_the_next_message_is_bounded",
+    "agents.omnia_turn._TEXT_CHARS": _OMNIA_DIALOGUE
+    + "answer_that_is_too_long_to_be_compared_is_not_said_twice",
+    "agents.omnia_dialogue._HEARD_CHARS": _OMNIA_DIALOGUE + "words_without_an_end_are_bounded",
+    "agents.omnia_calls._ANSWERED": "host/test_omnia_calls.py::test_calls_that_are_remembered_are_few",
+    "agents.omnia._STEADY_S": _BAD_OMNIA + "connection_that_lasted_begins_the_waits_anew",
+    "agents.omnia_link.GOODBYE_S": _BAD_OMNIA + "facade_that_does_not_read_is_left_all_the_same",
     "agents.omnia_sender.PATIENCE_S": _OMNIA_DIALOGUE + "answer_that_goes_on_for_ever_costs_the_connection",
     "agents.omnia.GRACE_S": _OMNIA + "call_that_is_not_parked_any_more_begins_anew",
     "agents.omnia_dialogue.LISTEN_S": _OMNIA_DIALOGUE + "spoken_turn_in_which_nothing_comes_ends",

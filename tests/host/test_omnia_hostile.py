@@ -157,6 +157,7 @@ async def test_facade_that_ends_each_connection_is_not_dialled_in_a_loop(code, m
 
 
 async def test_connection_that_lasted_begins_the_waits_anew(monkeypatch):
+    """10 s are enough, and so is an answer."""
     monkeypatch.setattr(omnia, "_STEADY_S", 0)
     enough = asyncio.Event()
 
@@ -167,9 +168,12 @@ async def test_connection_that_lasted_begins_the_waits_anew(monkeypatch):
         enough.set()
         await usual(connection)
 
-    async with facade(*[end] * 5, stay) as there, talking(there) as (agent, _):
+    async with facade(*[end] * 5, stay) as there, talking(there) as (agent, port):
         await enough.wait()
         assert agent._waits.failures == 1
+        agent.user_text("Hello")
+        await port.ends()
+        assert agent._waits.failures == 0
 
 
 async def test_silence_within_an_answer_is_ended_by_the_next_text(monkeypatch):

@@ -35,7 +35,15 @@ from vrt_host.agents.omnia_credential import RENEWAL_S, WATCH_S, Credential
 from vrt_host.agents.omnia_dialogue import Dialogue
 from vrt_host.agents.omnia_files import File
 from vrt_host.agents.omnia_link import GOODBYE_S, Link
-from vrt_host.agents.omnia_messages import Connected, Failure, Incoming, Message, SessionConfig, UploadReady
+from vrt_host.agents.omnia_messages import (
+    Connected,
+    Done,
+    Failure,
+    Incoming,
+    Message,
+    SessionConfig,
+    UploadReady,
+)
 from vrt_host.agents.omnia_options import Options
 from vrt_host.agents.omnia_sender import RATE_S
 from vrt_host.agents.omnia_sound import INPUT, OUTPUT, Microphone
@@ -58,7 +66,7 @@ _MESSAGES = 256
 """Messages to the facade that may wait."""
 _ANSWERS = ("tool_result", "tool_call_ack", "tool_call_nack")
 _STEADY_S = 10.0
-"""A connection that lasted so long was a good one: the next is made at once, and the waits begin anew."""
+"""A connection that lasted so long, or in which a message was answered, was a good one: the next is made at once."""
 _UPLOAD_S = 60.0
 
 
@@ -350,6 +358,9 @@ class OmniaAgent(Agent):
         ):
             upload.set_result(message)
             return
+        reply = self._dialogue.sender.reply
+        if isinstance(message, Done) and reply is not None and reply.said is not None:
+            self._waits.reset()
         if isinstance(message, SessionConfig) and not self._microphone.configure(message):
             said = f"it wants the user's audio as {message.codec}, {message.sample_rate} Hz, {message.channels} channels"
             self.deaf(float("inf"))
