@@ -123,6 +123,7 @@ PROOFS = {
     "agents.aitp_turns._ANSWER_S": _AITP_DIALOGUE + "answer_that_does_not_come_within_30_s_is_given_up",
     "agents.aitp_turns._INPUTS": _AITP_DIALOGUE + "inputs_that_wait_are_bounded",
     "agents.aitp._STEADY_S": "host/test_aitp_hostile.py::test_connection_that_lasted_10_s_begins_the_attempts_anew",
+    "agents.aitp._LINES": "host/test_aitp_hostile.py::test_errors_without_end_are_told_as_far_as_anybody_would_read_them",
     "agents.aitp._MESSAGES": _OUTBOX + "messages_that_wait_are_bounded",
     "agents.omnia_link._FRAME_BYTES": _OMNIA + "message_that_is_too_large_ends_the_connection",
     "agents.omnia_frames.TRANSFER_BYTES": _OMNIA_MESSAGES + "transfer_has_a_limit",
@@ -236,6 +237,7 @@ PROOFS = {
     "facades.omnia_turn.SAID": _OMNIA_FACADE + "of_what_was_said_so_much_goes_on",
     "facades.omnia_turn.SAID_CHARS": _OMNIA_FACADE + "of_what_was_said_so_much_goes_on",
     "facades.omnia_session.EARLY": _OMNIA_CALLS + "audio_waits_while_a_session_opens",
+    "facades.omnia_tools.TOOLS_BYTES": _OMNIA_CALLS + "a_file_of_tools_that_is_wrong_is_a_usage_error",
     "facades.omnia_tools.RESULT_BYTES": _OMNIA_CALLS + "what_a_result_says_is_what_the_agent_hears",
     "facades.omnia_media.UPLOAD_S": _OMNIA_MEDIA
     + "an_address_is_valid_for_15_minutes_and_a_medium_for_24_hours",

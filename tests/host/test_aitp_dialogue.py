@@ -447,8 +447,10 @@ def test_event_that_a_device_cannot_follow_is_in_the_log(stage, kind, caplog):
 def test_tools_that_the_server_ignores_are_named(stage, caplog):
     tool = {"name": "lock\n", "description": "d"}
     stage.event("tools_effective", ignoredClientTools=[tool, 5])
+    stage.event("tools_effective", ignoredClientTools=[tool, 5])  # as after each change of the context
     stage.event("tools_effective", ignoredClientTools=5)
     assert "does not call the device's: lock\\n" in caplog.text
+    assert len(caplog.records) == 1
 
 
 def test_transcript_of_nobody_is_ignored(stage):

@@ -188,6 +188,31 @@ async def test_server_that_leaves_at_once_is_not_said_to_be_tried_again():
             await started(agent).__aenter__()
 
 
+async def test_errors_without_end_are_told_as_far_as_anybody_would_read_them(caplog):
+    """16 in 10 s; one that ends a turn or the session is never left out."""
+
+    async def talk(server, number):
+        await server.next("CONTEXT_UPDATE")
+        for n in range(100):
+            await server.say("SYSTEM_EVENT", kind="error", message=f"No. {n}")
+        await server.say("AGENT_RESPONSE", chunk="That was all.", done=True)
+        await server.next("USER_INPUT")
+        await server.say("SYSTEM_EVENT", kind="error", message="AI service error")
+        await server.next("USER_INPUT")
+        await server.say("SYSTEM_EVENT", kind="disconnect", message="Enough")
+
+    async with against(talk) as (agent, port):
+        await port.ends()
+        assert len(port.all(AgentError)) == 16
+        agent.user_text("Hello")
+        await port.until(lambda: len(port.all(AgentError)) == 17)
+        assert port.all(AgentError)[-1].turn == port.all(TurnBegin)[1].turn
+        agent.user_text("Hello")
+        await port.until(lambda: not errors(port)[-1][1])
+        assert len(port.all(AgentError)) == 18
+    assert "Enough" in caplog.text
+
+
 async def test_handshake_that_is_not_valid_is_told(monkeypatch):
     async def talk(server, number):
         await server.next("never")

@@ -88,8 +88,14 @@ def test_context_of_64_kb_is_told_and_a_larger_one_is_not(caplog):
     page.change({"a": "x" * (room + 1)})
     assert page.update([])["context"] == {}
     assert "larger than the 65536 bytes" in caplog.text
+    page.change({"a": "x" * (room + 2)})
     page.update([])
     assert len(caplog.records) == 1
+    page.change({})
+    page.update([])
+    page.change({"a": "x" * (room + 2)})
+    page.update([])
+    assert len(caplog.records) == 2
 
 
 def test_what_was_said_before_is_cut_to_the_newest_that_fits():

@@ -7,11 +7,14 @@ SECOND = 32_000
 
 def test_messages_that_wait_are_bounded(caplog):
     out = Outbox[int]("aitp", 3)
-    for number in range(5):
+    for number in range(6):
         out.put(number)
-    assert list(out.messages) == [2, 3, 4]
+    assert list(out.messages) == [3, 4, 5]
     assert out.news.is_set()
-    assert caplog.text.count("aitp: more than 3 messages wait; the oldest is dropped") == 2
+    assert caplog.text.count("aitp: more than 3 messages wait; the oldest are dropped") == 1
+    out.connected()
+    out.put(6)
+    assert caplog.text.count("the oldest are dropped") == 2
 
 
 def test_audio_that_waits_is_bounded_and_that_is_told_once_a_connection(caplog):

@@ -60,7 +60,7 @@ _STEADY_S = 10.0
 _REPEATED_S = 10.0
 """The same error is told once in so long: a server without voice complains of each piece of audio."""
 _LINES = 16
-"""Such errors that are remembered."""
+"""So many different ones are told in that time, and no more."""
 
 
 class Aitp(Agent):
@@ -245,14 +245,12 @@ class Aitp(Agent):
         """What is wrong: one line, to the log and to the device."""
         line = self._line(AitpError("refused", text, final=final, advice=advice))
         now = self.now()
-        repeated = now - self._told.get(line, float("-inf")) < _REPEATED_S
+        self._told = {said: when for said, when in self._told.items() if now - when < _REPEATED_S}
+        repeated = line in self._told or len(self._told) >= _LINES
         if repeated and turn is None and not final:
             return
-        if not repeated:
-            self._told.pop(line, None)
+        if final or not repeated:
             self._told[line] = now
-            if len(self._told) > _LINES:
-                del self._told[next(iter(self._told))]
             log.log(logging.ERROR if final else logging.WARNING, "%s", line)
         if final:
             self._end(line)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
+from collections.abc import Sequence
 
 from vrt_host.agents.aitp_approvals import DENIED
 from vrt_host.agents.aitp_messages import Frame, ToolCall
@@ -10,6 +12,8 @@ from vrt_host.agents.aitp_tools import risk
 from vrt_host.agents.aitp_turn import ServerCall
 from vrt_host.agents.base import Tool, ToolResult
 from vrt_host.consent import question
+
+log = logging.getLogger(__name__)
 
 _SEEN = 512
 """Calls of a connection that are remembered, so that none runs twice."""
@@ -23,6 +27,7 @@ class ServerCalls:
         self.connection = 0
         self._open: dict[str, ServerCall] = {}
         self._seen: OrderedDict[str, None] = OrderedDict()
+        self._without: Sequence[str] = ()
 
     def connected(self) -> None:
         """A server knows only the calls that it made on this connection."""
@@ -37,6 +42,15 @@ class ServerCalls:
         if len(self._seen) > _SEEN:
             self._seen.popitem(last=False)
         return True
+
+    def without(self, names: Sequence[str]) -> None:
+        """The server does not call these tools. It says so after each CONTEXT_UPDATE; the log does when there are others."""
+        if names and names != self._without:
+            log.warning(
+                "aitp: the server has tools of its own by these names, and does not call the device's: %.500s",
+                ", ".join(names).encode("unicode_escape").decode("ascii"),
+            )
+        self._without = names
 
     def add(self, key: str, said: ToolCall) -> ServerCall:
         """It is open."""

@@ -355,11 +355,7 @@ class Dialogue(Turns):
             case "transcript":
                 self._on_transcript(said)
             case "tools_effective":
-                if ignored := said.ignored_tools():
-                    log.warning(
-                        "aitp: the server has tools of its own by these names, and does not call the device's: %.500s",
-                        ", ".join(ignored).encode("unicode_escape").decode("ascii"),
-                    )
+                self._calls.without(said.ignored_tools())
             case _:
                 log.info("aitp: the server says %s: %.300r %.300r", said.kind, said.message, said.data)
 

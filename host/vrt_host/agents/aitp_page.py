@@ -29,7 +29,7 @@ class Page:
 
     def change(self, context: Json) -> None:
         """The application's context is another."""
-        self._context, self._refused, self.due = _object(context), False, True
+        self._context, self.due = _object(context), True
 
     def heed(self, ack: HandshakeAck) -> None:
         """What the server does not take is left out, and told."""
@@ -55,6 +55,8 @@ class Page:
                     messages.CONTEXT_BYTES,
                 )
             context = messages.fitting({}, before, BEFORE)
+        else:
+            self._refused = False
         tools = [declaration(tool) for tool in self._taken]
         return {"url": "", "title": _TITLE, "activeTools": tools, "context": context or {}}
 

@@ -31,13 +31,15 @@ class Outbox(Generic[_T]):
         self.messages: deque[_T] = deque()
         self._audio: deque[bytes] = deque()
         self.audio_bytes = 0
-        self._dropped = False
+        self._dropped = self._crowded = False
         self.news = asyncio.Event()
 
     def put(self, message: _T) -> None:
-        """Behind those that wait."""
+        """Behind those that wait; that there are too many is told once a connection."""
         if len(self.messages) >= self._most:
-            log.warning("%s: more than %d messages wait; the oldest is dropped", self._name, self._most)
+            if not self._crowded:
+                self._crowded = True
+                log.warning("%s: more than %d messages wait; the oldest are dropped", self._name, self._most)
             self.messages.popleft()
         self.messages.append(message)
         self.news.set()
@@ -75,4 +77,4 @@ class Outbox(Generic[_T]):
 
     def connected(self) -> None:
         """There is another connection: its faults are told anew."""
-        self._dropped = False
+        self._dropped = self._crowded = False
