@@ -74,6 +74,8 @@ class Link:
         except ssl.SSLCertVerificationError as error:
             said = f"its certificate is not trusted: {error.verify_message}"
             raise AitpError("unreachable", said, advice=_CERTIFICATE) from None
+        except ConnectionRefusedError:
+            raise AitpError("unreachable", "nobody listens there") from None
         except OSError as error:
             raise AitpError("unreachable", error.strerror or str(error)) from None
         link = cls(socket)
