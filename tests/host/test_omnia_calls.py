@@ -96,6 +96,14 @@ def test_call_that_comes_again_after_its_result_is_answered_again_and_not_run(co
     assert len(stage.all(Call)) == 3
 
 
+def test_call_of_an_answer_that_was_interrupted_may_be_made_again():
+    stage = Stage()
+    stage.comes(Chunk("light", user=True), call(id_="call_0"))
+    stage.settles("call-1", 1)
+    stage.comes(sound(), Interrupt(), Chunk("again", user=True), call(id_="call_0"))
+    assert len(stage.all(Call)) == 2
+
+
 def test_calls_that_are_remembered_are_few():
     stage = Stage()
     stage.types()

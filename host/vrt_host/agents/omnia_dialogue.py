@@ -451,6 +451,7 @@ class Dialogue:
         """A new turn, and the end of the one before."""
         self._outlet.hush()
         self._hearing.stop()
+        self._calls.answer_over()
         self._turns += 1
         turn = self._turn = Turn(f"turn-{self._turns}", typed)
         self._outlet.emit(TurnBegin(turn.key, state))
