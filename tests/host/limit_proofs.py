@@ -267,6 +267,7 @@ PROOFS = {
     "facades.fish_session.EARLY": _FISH_FACADE + "texts_wait_while_the_agent_starts_and_the_newest_stay",
     "facades.fish_session.EARLY_SOUND": _FISH_FACADE
     + "texts_wait_while_the_agent_starts_and_the_newest_stay",
+    "facades.fish_words.PAUSE_S": _FISH_TURNS + "words_wait_for_no_sound_that_has_paused",
     "facades.fish_words.HOLD_S": _FISH_TURNS + "an_agent_that_only_writes_is_read_after_a_while",
     # The device: messages and sessions
     "config.json message_bytes": _DEVICE + "websocket.py::test_client_throws_away_what_does_not_fit",

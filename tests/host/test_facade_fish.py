@@ -4,8 +4,11 @@ The rooms are fake here; test_facade_fish_rooms.py has real ones. What the facad
 """
 
 import asyncio
+import dataclasses
 import datetime
 import json
+import ssl
+import sys
 
 import aiohttp
 import jwt
@@ -15,6 +18,7 @@ from host_client import DEADLINE_S
 from peers.livekit_server import KEY, SECRET
 from peers.vectors import frame, load
 from test_guest import Brain
+from test_updates import served
 from vrt_host.agents.options import load as load_options
 from vrt_host.auth import TokenFile
 from vrt_host.config import ServerConfig
@@ -48,7 +52,8 @@ async def test_a_session_is_created_with_201():
         assert (status, session["transport"], session["max_duration_seconds"]) == (201, "livekit", 1800)
         made = claims(session["token"])
         expires = datetime.datetime.fromisoformat(session["expires_at"])
-        assert abs(made["exp"] - expires.timestamp()) <= 2
+        assert abs(made["exp"] - expires.timestamp()) <= 1
+        assert isinstance(session["max_duration_seconds"], int)
         assert abs(expires - datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=60)) < (
             datetime.timedelta(seconds=10)
         )
@@ -327,6 +332,16 @@ def test_the_key_and_its_secret_are_needed(tmp_path, monkeypatch):
     assert "the-secret-of-the-server" not in repr(made.options)
 
 
+def test_what_is_not_installed_is_named(monkeypatch):
+    for module in ("fish", "fish_session", "fish_room"):
+        monkeypatch.delitem(sys.modules, f"vrt_host.facades.{module}")
+    monkeypatch.setitem(sys.modules, "livekit", None)
+    with pytest.raises(
+        UsageError, match=r'needs the package .livekit.: pip install "vrt-edge\[facades,fish\]"'
+    ):
+        registry.make("fish", None)
+
+
 @pytest.mark.parametrize(
     ("content", "says"),
     [
@@ -355,11 +370,30 @@ async def test_a_host_that_stops_takes_nobody_any_more_and_tells_those_who_are_t
     async with serving(None, Brain(answers)) as host:
         room = await host.meet()
         url = host.facade.url
+        await host.facade.drain()
+        status, said = await host.create()
+        assert (status, said["code"]) == (503, "stopping")
     assert (await room.event_of("session.ended"))["reason"] == "agent_hangup"
     assert room.closed is True
     async with aiohttp.ClientSession() as http:
         with pytest.raises(aiohttp.ClientConnectionError):
             await http.post(url, data="{}")
+
+
+async def test_with_tls_everything_is_encrypted(tmp_path):
+    config = dataclasses.replace(served(tmp_path), port=0)
+    trust = ssl.create_default_context()
+    trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
+    token = TokenFile(tmp_path / "tokens.json").add("mine")
+    async with serving(None, config=config) as host:
+        assert host.facade.url == f"https://127.0.0.1:{host.facade.port}/v1/agent/sessions"
+        headers = {"Authorization": f"Bearer {token}"}
+        async with host.http.post(
+            host.facade.url, data='{"agent_id": "a"}', headers=headers, ssl=trust
+        ) as answer:
+            assert answer.status == 201
+        with pytest.raises(aiohttp.ClientError):
+            await host.http.post(host.facade.url.replace("https", "http"), data="{}")
 
 
 async def test_a_room_that_cannot_be_left_keeps_no_host_from_stopping(monkeypatch):

@@ -301,6 +301,14 @@ async def test_messages_that_the_sdk_does_not_take_are_dropped_and_too_many_end_
     assert told.heard == ["it takes no more messages"]
 
 
+async def test_why_a_room_was_lost_is_told_also_if_it_is_not_known():
+    told = Told()
+    room = fish_room.Room("user", told)
+    room._on_lost(rtc.DisconnectReason.SERVER_SHUTDOWN)
+    room._on_lost(4711)
+    assert told.heard == ["SERVER_SHUTDOWN", "4711"]
+
+
 async def test_sound_that_the_sdk_does_not_take_is_not_taken_from_the_host():
     class Source:
         queued_duration = 0.0

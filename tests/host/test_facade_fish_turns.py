@@ -119,6 +119,7 @@ async def test_a_reply_in_text_alone_is_not_heard_and_does_not_wait():
 async def test_words_come_with_the_sound_that_they_are_spoken_in(monkeypatch):
     """Page, Transcription: paced to audio playback; 0 words are left to come after an interruption."""
     monkeypatch.setattr(fish_words, "TICK_S", 0.01)
+    monkeypatch.setattr(fish_words, "PAUSE_S", 1000)
     said = "One two three four five six seven."
     async with serving(None, Brain(lambda agent, text: speaks(agent, words=said, seconds=30))) as host:
         room = await host.meet()
@@ -150,6 +151,17 @@ async def test_words_that_are_left_follow_when_the_sound_has_ended():
         room.send("user.message", text="x")
         await room.gets("end")
         assert room.words == "You have twelve dollars.|"
+
+
+async def test_words_wait_for_no_sound_that_has_paused(monkeypatch):
+    monkeypatch.setattr(fish_words, "TICK_S", 0.01)
+    monkeypatch.setattr(fish_words, "PAUSE_S", 0.05)
+    said = "One two three four five six seven."
+    async with serving(None, Brain(lambda agent, text: speaks(agent, words=said, end=False))) as host:
+        room = await host.meet()
+        room.send("user.message", text="x")
+        await room.until(lambda: room.words == said)
+        assert ("end",) not in room.sent
 
 
 @pytest.mark.parametrize("first", ["written", "spoken"])
@@ -542,6 +554,19 @@ async def test_a_user_who_has_gone_may_come_again_within_15_s(monkeypatch):
         assert ("event",) not in [what[:1] for what in room.sent[:before]]
         room.events.left()
         await room.until(lambda: room.closed is False)
+
+
+async def test_nothing_begins_again_once_a_session_is_over():
+    async with serving(None, Brain(answers)) as host:
+        room = await host.meet()
+        room.send("user.hangup")
+        before = len(room.sent)
+        room.events.left()
+        room.events.arrived()
+        room.events.heard(b"\0\0")
+        room.send("user.message", text="x")
+        assert room.events._opening is None
+        assert ("state", "initializing") not in room.sent[before:]
 
 
 async def test_a_room_that_is_lost_ends_the_session():

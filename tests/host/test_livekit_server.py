@@ -37,7 +37,8 @@ class Guest:
         grants = api.VideoGrants(room_join=True, room=room, can_update_own_metadata=True, **may)
         token = api.AccessToken(KEY, secret).with_identity(identity).with_kind(kind).with_grants(grants)
         self._token = token.with_ttl(datetime.timedelta(seconds=ttl)).to_jwt()
-        for event in ("participant_connected", "participant_disconnected", "reconnected", "disconnected"):
+        seen = ("participant_connected", "participant_active", "participant_disconnected")
+        for event in (*seen, "reconnected", "disconnected"):
             self.room.on(event, lambda *args, event=event: self._came(event, *args))
         self.room.on("participant_attributes_changed", lambda changed, who: self._came("changed", changed))
         self.room.on("data_received", lambda one: self._came("data", one.topic, one.data, one.participant))
@@ -141,6 +142,14 @@ async def test_data_goes_to_who_is_meant_in_its_order(server):
         await me.publish_data("not you", topic="agent-event", destination_identities=["nobody"])
         await me.publish_data("you", topic="agent-event", destination_identities=["user"])
         assert (await user.got("data"))[1] == b"you"
+
+
+async def test_data_reaches_whoever_is_active(server):
+    room = f"room-{next(_ROOMS)}"
+    async with Guest(server, room, "agent", kind="agent") as agent, Guest(server, room, "user") as user:
+        await agent.got("participant_active")
+        await agent.room.local_participant.publish_data("you are here", topic="agent-event")
+        assert (await user.got("data"))[1] == b"you are here"
 
 
 @pytest.mark.parametrize(

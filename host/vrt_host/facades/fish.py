@@ -25,6 +25,7 @@ from vrt_host.facades import fish_messages as wire
 from vrt_host.facades import fish_room, fish_tools
 from vrt_host.facades.fish_session import Session
 from vrt_host.facades.web import WebFacade, WebOptions, bearer
+from vrt_host.runner import printable
 
 log = logging.getLogger(__name__)
 
@@ -75,9 +76,9 @@ class Options(WebOptions):
     """Those of the clients (fish_tools)."""
     sessions: int = Field(default=100, ge=1)
     """At once."""
-    join_timeout: float = Field(default=60.0, ge=1, le=3600)
+    join_timeout: int = Field(default=60, ge=1, le=3600)
     """Seconds in which the client has to join."""
-    max_duration: float = Field(default=1800.0, ge=1, le=86_400)
+    max_duration: int = Field(default=1800, ge=1, le=86_400)
     """Seconds of a session."""
 
     @model_validator(mode="after")
@@ -117,6 +118,10 @@ class FishFacade(WebFacade):
         app.router.add_options(PATH, self._preflight)
         app.on_shutdown.append(self._leave)
 
+    async def drain(self) -> None:
+        """Nobody new is taken; sessions have no end of their own to be waited for."""
+        self.stopping = True
+
     def over(self, session: Session, *, farewell: bool) -> None:
         """That session has ended; its agent leaves the room."""
         if session in self._sessions:
@@ -150,19 +155,20 @@ class FishFacade(WebFacade):
         options = self.options
         session = Session(self, str(uuid.uuid4()), asked, token, most_s=options.max_duration)
         self._sessions.add(session)
-        expires = time.time() + options.join_timeout
         joining = self._spawn(self._join(session))
         try:
             await asyncio.shield(joining)
         except fish_room.RoomError as error:
-            log.error("LiveKit server %s: %s; check livekit_url and the key", options.livekit_url, error)  # noqa: TRY400
-        if session.waits(expires - time.time()):
-            return self._created(session, expires)
+            why = printable(str(error), 300)
+            log.error("LiveKit server %s: %s; check livekit_url and the key", options.livekit_url, why)  # noqa: TRY400
+        if session.waits(options.join_timeout):
+            return self._created(session)
         session.end(None)
         raise _Refusal(503, "transport_unavailable", "the room cannot be opened now")
 
-    def _created(self, session: Session, expires: float) -> dict[str, Json]:
+    def _created(self, session: Session) -> dict[str, Json]:
         options = self.options
+        expires = time.time() + options.join_timeout
         return {
             "session_id": session.id,
             "expires_at": datetime.datetime.fromtimestamp(expires, datetime.UTC).strftime(

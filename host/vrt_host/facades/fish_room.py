@@ -11,7 +11,7 @@ import datetime
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from livekit import api, rtc
 
@@ -27,6 +27,7 @@ from vrt_host.facades.fish_messages import (
 )
 
 log = logging.getLogger(__name__)
+logging.getLogger("livekit").setLevel(logging.WARNING)  # below it tells of every connection
 
 RATE = 24_000
 """Hertz of both directions, as the host sees them; WebRTC has 48,000."""
@@ -82,7 +83,7 @@ class Room:
         self._connecting: asyncio.Task[None] | None = None
         self._out: asyncio.Queue[Callable[[], Awaitable[None]] | None] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
-        self._ears: asyncio.Task[None] | None = None
+        self._ears: list[asyncio.Task[None]] = []
         self._source: rtc.AudioSource | None = None
         self._sound: deque[bytes] = deque()
         self._sounds = asyncio.Event()
@@ -90,7 +91,7 @@ class Room:
         self._given = 0.0
         """Seconds of sound that the SDK was given, less what was cleared."""
         self._writer: rtc.TextStreamWriter | None = None
-        self._state: State | None = None
+        self._state: State | None = "initializing"
         self._there = False
         self._away = False
         """The SDK is joining anew: attributes that are set meanwhile are lost."""
@@ -145,13 +146,12 @@ class Room:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(FAREWELL_S):
                         await self._gone.wait()
-        for task in (*self._tasks, self._ears):
-            if task is not None:
-                task.cancel()
-        await self._room.disconnect()
-        await asyncio.gather(
-            *self._tasks, *([] if self._ears is None else [self._ears]), return_exceptions=True
-        )
+        for task in (*self._tasks, *self._ears):
+            task.cancel()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SEND_S):
+                await self._room.disconnect()
+        await asyncio.gather(*self._tasks, *self._ears, return_exceptions=True)
         if self._source is not None:
             await self._source.aclose()
 
@@ -322,9 +322,11 @@ class Room:
     ) -> None:
         if participant.identity != self._user or track.kind != rtc.TrackKind.KIND_AUDIO or self._closing:
             return
-        if self._ears is not None:  # the newest counts
-            self._ears.cancel()
-        self._ears = self._loop.create_task(self._hear(track))
+        for ear in self._ears:  # the newest counts
+            ear.cancel()
+        self._ears = [ear for ear in self._ears if not ear.done()] + [
+            self._loop.create_task(self._hear(track))
+        ]
 
     async def _hear(self, track: rtc.Track) -> None:
         stream = rtc.AudioStream.from_track(
@@ -336,9 +338,11 @@ class Room:
         finally:
             await stream.aclose()
 
-    def _on_lost(self, why: Any) -> None:
+    def _on_lost(self, why: str | int) -> None:
+        """`why` is in words, or the SDK's number for it, which can be a later one than is known here."""
         if not self._closing:
-            self._events.lost(why if isinstance(why, str) else rtc.DisconnectReason.Name(why))
+            names: dict[int, str] = {number: name for name, number in rtc.DisconnectReason.items()}
+            self._events.lost(why if isinstance(why, str) else names.get(why, str(why)))
 
 
 def token(key: str, secret: str, identity: str, room: str, seconds: float, *, agent: bool) -> str:

@@ -104,6 +104,8 @@ class Session:
 
     def arrived(self) -> None:
         """`Events.arrived`."""
+        if self._over:
+            return
         self._there = True
         if self._alarm is not None:
             self._alarm.cancel()
@@ -123,6 +125,8 @@ class Session:
 
     def packet(self, data: bytes) -> None:
         """`Events.packet`. What is malformed or unknown is passed over (Client events)."""
+        if self._over:
+            return
         if not self._rate.admit():
             if self._rate.first:
                 log.info(

@@ -1,7 +1,7 @@
 """A reply's words on their way to the client: one segment, paced to the sound that it is spoken with.
 
 Sections are those of Fish Audio's page "Wire Protocol". No agent tells when a word is spoken, so that is reckoned from how fast people
-speak; what is left when the sound has ended follows at once. An interrupted segment ends with the words whose time had come.
+speak; what is left when the sound ends, or pauses, follows at once. An interrupted segment ends with the words whose time had come.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ TICK_S = 0.1
 """Between two looks whether more words are due."""
 HOLD_S = 1.5
 """How long words that are only written wait for a voice that may follow."""
+PAUSE_S = 0.5
+"""Of no sound, after which the words so far are not waited with any longer."""
 
 _WORD = re.compile(r"\s*\S+\s*|\s+")
 
@@ -44,6 +46,8 @@ class Words:
         """What the segment has of the two, which may say the same."""
         self._since: float | None = None
         """What was played when its sound began."""
+        self._heard = self._moved = 0.0
+        """What was played when it last went on, and when that was."""
         self._said = 0
         self._hold: float | None = None
         self._begun = False
@@ -60,7 +64,8 @@ class Words:
     def sound(self) -> None:
         """Some of its sound was given to the room."""
         if self._since is None:
-            self._since = self._played()
+            self._since = self._heard = self._played()
+            self._moved = self._loop.time()
             self._look()
 
     def end(self) -> None:
@@ -86,6 +91,13 @@ class Words:
         assert self._since is not None
         return int((self._played() - self._since) * CHARS_PER_S)
 
+    def _pauses(self) -> bool:
+        """Whether nothing was heard for a while."""
+        played, now = self._played(), self._loop.time()
+        if played != self._heard:
+            self._heard, self._moved = played, now
+        return now >= self._moved + PAUSE_S
+
     def _look(self) -> None:
         """Let go what is due, and look again while something waits."""
         if self._timer is not None:
@@ -94,7 +106,7 @@ class Words:
         if not self._aloud:
             self._release(None)
         elif self._since is not None:
-            self._release(self._due())
+            self._release(None if self._pauses() else self._due())
         elif self._hold is not None and self._loop.time() >= self._hold and not self._waiting["spoken"]:
             self._release(None)
         if any(self._waiting.values()):
