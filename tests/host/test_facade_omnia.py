@@ -773,7 +773,11 @@ def test_its_table_is_read(tmp_path, monkeypatch):
     assert (made.options.agent, made.options.calls, list(made.tools)) == ("lamp", 3, ["ping"])
     assert (tmp_path / "media").is_dir()
     monkeypatch.delenv("VRT_OMNIA_FACADE_CALLS")
-    for wrong in ('public_url = "https://h/path"', 'memory_facet = "-a"', "calls = -1", 'nothing = "x"'):
+    wrongs = 'public_url = "https://h/path"', 'public_url = "https://me:key@h"', 'public_url = "https://h x"'
+    for wrong in (*wrongs, 'memory_facet = "-a"', "calls = -1", 'nothing = "x"'):
         file.write_text(f"{table}{wrong}\n")
         with pytest.raises(UsageError, match=wrong.split()[0]):
             registry.make("omnia", file)
+    file.write_text('[omnia_facade]\nmedia = ""\n')
+    with pytest.raises(UsageError, match="media: give it a folder of its own"):
+        registry.make("omnia", file)

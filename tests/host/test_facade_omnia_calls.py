@@ -137,6 +137,14 @@ async def test_a_call_of_a_turn_that_fails_is_given_up(tmp_path):
         ('[{"name": "a", "description": "", "secret": 1}]', "0.secret"),
         ('[{"name": "a", "description": ""}, {"name": "a", "description": ""}]', "twice"),
         ('[{"name": "a", "description": "", "parameters": {"type": 5}}]', "not a JSON Schema"),
+        ("[5]", "0: input should be a valid dictionary$"),
+        ('[{"name": "a", "description": "", "parameters": {"default": NaN}}]', "is not JSON"),
+        ('[{"name": "a", "description": "", "parameters": {"default": 1e999}}]', "is not JSON"),
+        (
+            f'[{{"name": "a", "description": "", "parameters": {{"default": {"[" * 29 + "]" * 29}}}}}]',
+            "32 levels",
+        ),
+        (f'[{{"name": "a", "description": "{"x" * 131_072}"}}]', "more than 131072 bytes"),
     ],
 )
 def test_a_file_of_tools_that_is_wrong_is_a_usage_error(tmp_path, text, words):

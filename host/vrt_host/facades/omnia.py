@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar
 
 from aiohttp import WSMsgType, web
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from vrt_host.agents.base import Json
 from vrt_host.facades import omnia_frames as frames
@@ -52,6 +52,12 @@ CONGESTED = 64
 """Frames that wait when no more sound is added."""
 
 
+def _named(folder: Path) -> Path:
+    if folder == Path():
+        raise ValueError("give it a folder of its own")
+    return folder
+
+
 class Options(WebOptions):
     """The table `[omnia_facade]`."""
 
@@ -65,9 +71,9 @@ class Options(WebOptions):
     """What of a message's metadata the model is told: a text with {name} in it; None: nothing."""
     tools: Path | None = None
     """Those of the clients (omnia_tools)."""
-    media: Path | None = None
+    media: Annotated[Path, AfterValidator(_named)] | None = None
     """The folder for uploads; None: there are none."""
-    public_url: Annotated[str, Field(pattern=r"^https?://[^/?#]+$")] | None = None
+    public_url: Annotated[str, Field(pattern=r"^https?://[^/?#@\s]+$")] | None = None
     """How clients reach the media routes, when not by the name that they connected to."""
     connections: int = Field(default=500, ge=1)
     calls: int = Field(default=8, ge=0)
@@ -307,8 +313,6 @@ class Client:
                 return
             if frame.type in (WSMsgType.CLOSE, WSMsgType.CLOSED, WSMsgType.CLOSING, WSMsgType.ERROR):
                 return
-            if self._out is None or self._out.closing:
-                continue
             if frame.type is WSMsgType.PING:
                 await self._ws.pong(frame.data)
             elif frame.type is WSMsgType.TEXT:

@@ -16,8 +16,9 @@ from typing import Annotated, Any, Literal, Protocol
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from vrt_host.agents.base import Json
-from vrt_host.errors import UsageError
+from vrt_host.errors import LocalError, UsageError
 from vrt_host.facades.guest import Call
+from vrt_host.protocol import wire
 from vrt_host.tools import DeclaredTools
 
 MARGIN_MS = 2000
@@ -25,6 +26,8 @@ MARGIN_MS = 2000
 NOT_ACKNOWLEDGED = "client did not acknowledge tool call within timeout"
 NOT_ANSWERED = "client did not answer tool call within timeout"
 INTERRUPTED = "the turn was interrupted"
+TOOLS_BYTES = 131_072
+"""Of all tools as they are declared; the host takes 262,144 with the boards' and what was said."""
 RESULT_BYTES = 250_000
 """Of a result as JSON; the host takes 262,144 with all around it."""
 
@@ -56,21 +59,28 @@ class ClientTool(BaseModel):
 def load(path: Path) -> Mapping[str, ClientTool]:
     """The tools of a file, a JSON list, by name. Raises `UsageError`."""
     try:
-        tools = TypeAdapter(list[ClientTool]).validate_python(json.loads(path.read_bytes()))
+        tools = TypeAdapter(list[ClientTool]).validate_python(wire.loads(path.read_text("utf-8")))
     except OSError as error:
         raise UsageError(f"the tools file {path} cannot be read: {error.strerror}") from None
     except ValidationError as error:
         found = error.errors(include_input=False, include_url=False)[0]
         where = ".".join(map(str, found["loc"])) or "it"
-        raise UsageError(f"the tools file {path}: {where}: {found['msg'].lower()}") from None
-    except (ValueError, RecursionError):
+        said = found["msg"].removesuffix(f" or instance of {ClientTool.__name__}").lower()
+        raise UsageError(f"the tools file {path}: {where}: {said}") from None
+    except ValueError:
         raise UsageError(f"the tools file {path} is not JSON") from None
     named = {tool.name: tool for tool in tools}
     if len(named) < len(tools):
         raise UsageError(f"the tools file {path}: a name is there twice")
-    declined = DeclaredTools([tool.declared(1.0) for tool in tools]).declined
+    declared = [tool.declared(1.0) for tool in tools]
+    declined = DeclaredTools(declared).declined
     if declined:
         raise UsageError(f"the tools file {path}: {declined[0]}")
+    try:
+        if wire.size(wire.transient("hello", tools=declared)) > TOOLS_BYTES:
+            raise UsageError(f"the tools file {path}: all tools together have more than {TOOLS_BYTES} bytes")
+    except LocalError as error:
+        raise UsageError(f"the tools file {path}: {error}") from None
     return named
 
 
