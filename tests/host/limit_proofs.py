@@ -233,6 +233,7 @@ PROOFS = {
     "facades.omnia_session.PARK_S": _OMNIA_CALLS + "a_call_that_nobody_takes_up_ends",
     "facades.omnia_session.KEPT": _OMNIA_CALLS
     + "what_is_told_while_a_call_is_parked_comes_with_the_connection",
+    "facades.omnia_session.AGAIN_S": _OMNIA_CALLS + "an_agent_that_fails_is_not_made_again_with_each_frame",
     "facades.omnia_session.LAST_S": _OMNIA_CALLS + "the_last_frame_ends_the_call_behind_its_answer",
     "facades.omnia_turn.SAID": _OMNIA_FACADE + "of_what_was_said_so_much_goes_on",
     "facades.omnia_turn.SAID_CHARS": _OMNIA_FACADE + "of_what_was_said_so_much_goes_on",

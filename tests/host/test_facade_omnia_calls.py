@@ -414,8 +414,10 @@ async def test_there_are_8_calls_at_a_time():
         await two.until("session_config")
 
 
-async def test_a_call_that_fails_is_a_duplex_error_and_the_next_frame_begins_another():
+async def test_a_call_that_fails_is_a_duplex_error_and_a_later_frame_begins_another(monkeypatch):
     """Page, Error codes."""
+    assert omnia_session.AGAIN_S == 5
+    monkeypatch.setattr(omnia_session, "AGAIN_S", 0)
     brain = Ears()
     async with serving(brain, Ears()) as host, host.omnia(agent="a", binary="true", connected=True) as client:
         await client.audio(bytes(320))
@@ -440,6 +442,28 @@ async def test_a_call_that_cannot_start_is_told():
         code, words = await client.error()
         assert code == "INVALID_MESSAGE"
         assert words.startswith("audio session start failed: ")
+
+
+@pytest.mark.parametrize("starts", [True, False])
+async def test_an_agent_that_fails_is_not_made_again_with_each_frame(starts):
+    """A client does not stop sending at once, and its agent's provider would be asked 50 times a second."""
+
+    class Broken(Ears):
+        async def start(self, session, port):
+            await super().start(session, port)
+            if not starts:
+                raise RuntimeError("no")
+
+        def user_audio(self, payload):
+            self.port.emit(AgentError("no", recoverable=False))
+
+    async with serving(Broken()) as host, host.omnia(agent="a", connected=True) as client:
+        await client.audio(bytes(320))
+        await client.until("error")
+        for _ in range(5):
+            await client.audio(bytes(320))
+        await client.send("telepathy")
+        assert (await client.error())[1] == "unknown message type"
 
 
 async def lost(client):

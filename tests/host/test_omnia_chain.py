@@ -185,7 +185,7 @@ async def test_file_is_uploaded_to_the_facades_own_storage(tmp_path):
         await port.ends()
         assert "door.png" in said(port)
         assert port.all(base.AgentError) == []
-    assert b"photo" in [path.read_bytes() for path in (tmp_path / "media").rglob("*") if path.is_file()]
+        assert b"photo" in [path.read_bytes() for path in (tmp_path / "media").rglob("*") if path.is_file()]
 
 
 async def test_agent_that_takes_no_audio_is_told():

@@ -30,6 +30,8 @@ FIRST_S = 90.0
 """Until something comes of an answer (`firstTokenTimeout`)."""
 IDLE_S = 120.0
 """Until more comes of one."""
+AGAIN_S = 5.0
+"""After a call that failed, whose client may go on sending, until a frame begins another."""
 SLACK_S = 1.0
 """The host gives up an answer after as long, a little before or after us."""
 PARK_S = 15.0
@@ -73,12 +75,12 @@ class Session:
         self._said = Said()
         self._calls = Calls(server.tools, server.times, self._tell, self._settle)
         self._alarm: asyncio.TimerHandle | None = None
-        self._more = False
-        """It rings for an answer that has begun."""
+        self._more = False  # it rings for an answer that has begun
         self._last: asyncio.TimerHandle | None = None
         self._parking: asyncio.TimerHandle | None = None
         self._kept: deque[tuple[str, dict[str, Json]]] = deque(maxlen=KEPT)
         self._waits = False
+        self._deaf = 0.0  # until then no call begins
 
     @property
     def answering(self) -> bool:
@@ -168,7 +170,9 @@ class Session:
             self._open()
 
     def frame(self, client: Client, frame: Frame) -> bool:
-        """Binary media chunk; the first one begins a call. False: the client was told why it is not heard."""
+        """Binary media chunk; the first one begins a call. False: it is not heard, and the client was told why."""
+        if self.voice is None and self._loop.time() < self._deaf:
+            return False
         if self.voice is not None and self.client is not client:
             client.error("INVALID_MESSAGE", ELSEWHERE, self.id)
             return False
@@ -233,6 +237,11 @@ class Session:
             self._last = self._loop.call_later(LAST_S, self._nothing_more)
         elif not self.busy:  # else its end is the call's
             self._hang_up()
+
+    def _broken_off(self) -> None:
+        """The call has failed: what is wrong with an agent's provider is not tried again with each frame."""
+        self._hang_up()
+        self._deaf = self._loop.time() + AGAIN_S
 
     def _hang_up(self) -> None:
         """The call is over."""
@@ -343,7 +352,7 @@ class Session:
         """The agent is gone; the next message gets another one."""
         if self.voice is not None:
             self._fail("DUPLEX_ERROR", "the realtime audio session failed")
-            self._hang_up()
+            self._broken_off()
         elif self.busy:
             self._fail(*failure(code))
 
@@ -478,7 +487,7 @@ class Session:
         elif self.voice is not None:
             words = "the agent could not be started" if told == FAILED else told[1]
             self._fail("INVALID_MESSAGE", f"audio session start failed: {words}")
-            self._hang_up()
+            self._broken_off()
         else:
             self._fail(*(("INTERNAL_ERROR", "failed to create session") if told == FAILED else told))
 
