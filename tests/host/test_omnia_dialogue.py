@@ -501,6 +501,24 @@ def test_disclosure_is_told_before_it_is_acknowledged():
     assert stage.types_sent() == ["disclosure_ack"] * 2
 
 
+@pytest.mark.parametrize("typed", [True, False])
+def test_disclosure_ends_nothing_that_the_user_has_said(typed):
+    stage = Stage()
+    if typed:
+        stage.dialogue.lost(GONE, parked=False)
+        stage.types()
+        stage.connect("sess-2", disclosure=True)
+        assert stage.texts() == ["Hello"]
+    else:
+        stage.comes(Chunk("Hello", user=True))
+        stage.dialogue.lost(GONE, parked=True)
+        stage.connect(resumed=True, disclosure=True)
+    assert stage.types_sent()[0] == "disclosure_ack"
+    stage.comes(Chunk("Hi", user=False), Done(None))
+    assert stage.said() == "You are speaking with an AI.\nHi"
+    assert len(stage.all(TurnBegin)) == len(stage.all(TurnEnd)) == 1
+
+
 def test_disclosure_that_is_not_told_is_not_acknowledged():
     stage = Stage(connected=False, disclosure="")
     stage.connect(disclosure=True)

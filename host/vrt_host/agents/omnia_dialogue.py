@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from vrt_host.agents import omnia_messages as messages
-from vrt_host.agents.base import Heard, Json, Tool, ToolResult, Transcript, TurnBegin, TurnState
+from vrt_host.agents.base import Heard, Json, Text, Tool, ToolResult, Transcript, TurnBegin, TurnState
 from vrt_host.agents.omnia_calls import Calls, OpenCall
 from vrt_host.agents.omnia_errors import of_audio
 from vrt_host.agents.omnia_messages import (
@@ -91,11 +91,19 @@ class Dialogue:
         if hello.ai_disclosure and self._disclosure:
             if not self._disclosed:
                 self._disclosed = True
-                turn = self._begin("thinking", typed=True)
-                self._mouth.write(turn, self._disclosure)
-                self._mouth.end(turn)
+                self._disclose()
             self._outlet.send(messages.DISCLOSURE_ACK)
         self.sender.pump()
+
+    def _disclose(self) -> None:
+        turn = self._turn
+        if turn is None or turn.ended:
+            turn = self._begin("thinking", typed=True)
+            self._mouth.write(turn, self._disclosure)
+            self._mouth.end(turn)
+        else:  # what the user has begun to say is not ended by it
+            turn.wrote = turn.wrote or turn.typed
+            self._outlet.say(Text(turn.key, f"{self._disclosure}\n", final=not turn.typed))
 
     def lost(self, error: ProviderError, *, parked: bool) -> None:
         """The connection is gone. `parked`: there is an audio session, which may be taken up again."""
