@@ -164,7 +164,7 @@ class OmniaFacade(WebFacade):
 
     async def _connect(self, request: web.Request) -> web.StreamResponse:
         full = len(self._clients) >= self.options.connections
-        if self.stopping or full or (self._draining and "resume" not in request.query):
+        if self.stopping or full:
             raise web.HTTPServiceUnavailable(text="the server takes no more connections")
         principal = self.principal(request)
         try:
