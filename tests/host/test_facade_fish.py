@@ -94,6 +94,12 @@ async def test_a_body_is_taken_or_refused_with_400():
                 assert said["message"]
 
 
+async def test_what_may_be_absent_may_not_be_null():
+    async with serving(None, overrides=ALL) as host:
+        for wrong in ({"name": None}, {"metadata": None}, {"overrides": {"language": None}}):
+            assert (await host.create(**wrong))[0] == 400
+
+
 async def test_time_zones_are_checked_and_hints_are_not():
     """Code, session.ts: timezone is refused if unresolvable, client_timezone dropped."""
     async with serving(None) as host:

@@ -112,7 +112,7 @@ async def test_a_reply_without_sound_is_written_alone(stage, client):
     assert client.of("sound") == []
 
 
-async def test_packets_that_are_wrong_or_not_for_the_agent_are_passed_over(stage, client, livekit):
+async def test_packets_that_are_wrong_or_not_for_the_agent_are_passed_over(stage, client, livekit, caplog):
     """Page, Client events: malformed JSON and unknown types; Channels: the topic."""
     heard = []
     stage.brain.on_text = lambda agent, text: (heard.append(text), answers(agent, text))
@@ -123,6 +123,8 @@ async def test_packets_that_are_wrong_or_not_for_the_agent_are_passed_over(stage
                 await client.raw(sent)
     await client.raw('{"type": "user.message", "text": "on another topic"}', topic="agent-event")
     await client.raw('{"type": "user.message", "text": "without one"}', topic="")
+    caplog.set_level("INFO")
+    await client.me.send_text("as a stream", topic="a\nforged line")
     grants = api.VideoGrants(room_join=True, room=client.session["session_id"])
     token = api.AccessToken(KEY, SECRET).with_identity("stranger").with_grants(grants).to_jwt()
     async with Client({**client.session, "token": token}) as stranger:
@@ -133,6 +135,7 @@ async def test_packets_that_are_wrong_or_not_for_the_agent_are_passed_over(stage
         assert await client.segment() == "You said it is me."
         assert stranger.of("segment") == stranger.of("event") == []  # what is for the user is the user's
     assert heard == ["it is me"]
+    assert "forged" not in caplog.text
 
 
 async def test_the_largest_call_and_result_fit_into_packets(stage, client):

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import datetime
 import logging
+import os
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Protocol
@@ -27,7 +28,6 @@ from vrt_host.facades.fish_messages import (
 )
 
 log = logging.getLogger(__name__)
-logging.getLogger("livekit").setLevel(logging.WARNING)  # below it tells of every connection
 
 RATE = 24_000
 """Hertz of both directions, as the host sees them; WebRTC has 48,000."""
@@ -42,6 +42,15 @@ AHEAD_S = 2.0
 """Of sound that may wait for the SDK; more is not taken from the host."""
 FAREWELL_S = 0.5
 """For the client to hear the last message and leave, before the agent does."""
+
+
+def _is_no_chatter(record: logging.LogRecord) -> bool:
+    """Not what the SDK tells of every connection and, in a peer's own words, of every stream that nobody reads."""
+    return record.levelno >= logging.WARNING or f"{os.sep}livekit{os.sep}" not in record.pathname
+
+
+logging.getLogger("livekit").setLevel(logging.WARNING)
+logging.getLogger().addFilter(_is_no_chatter)  # some of it goes there
 
 
 class RoomError(VrtError):
