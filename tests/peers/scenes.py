@@ -41,10 +41,10 @@ PLAN = [
     [light("on")],
     [{"say": "The light is on.", "seconds": 0.5}],
     [CHECK, light("off"), {"say": "I check the house now, which takes a while.", "seconds": 10}],
-    [{"say": "All right.", "seconds": 0.2}],  # what the user said to interrupt it
-    [CHECK],
-    [{"say": "The front door is unlocked, and the light is on.", "seconds": 0.5}],
 ]
+"""Of scenes 1 to 3. A model may or may not have understood the "stop" that ends them: its answer is not planned."""
+LAST = [[CHECK], [{"say": "The front door is unlocked, and the light is on.", "seconds": 0.5}]]
+"""Of scene 4."""
 
 
 async def play(kind, folder):
@@ -54,11 +54,19 @@ async def play(kind, folder):
     try:
         async with kind(folder) as subject:
             await subject.plan(*PLAN)
+            planned = []
+
+            def on_event(event):
+                if (event["source"], event["event"], event.get("number")) == ("demo", "scene", 4):
+                    planned.append(asyncio.create_task(subject.plan(*LAST)))
+
+            recorder.listen(on_event)
             async with Rig(recorder, subject.agents, heap="128k", tools=folder / "tools.py") as rig:
                 user = User(rig.board, recorder)
                 await stage.expect("the board opens a session", "device", "ready", within=20)
                 await scenes.Conversation(stage, rig, user, sentences.load(), queues=kind.queues).play()
                 await user.close()
+                await asyncio.gather(*planned)
     except (AssertionError, VrtError, StepFailed) as error:
         return repr(error)
     wrong = [event for event in recorder.events if event["event"] in ("traceback", "agent.error")]

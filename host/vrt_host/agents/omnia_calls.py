@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 REFUSAL_S = 0.1
 """The host refuses within this what cannot be run: then the call is declined, instead of acknowledged."""
-HEARS_S = 2.0
+HEARS_S = 1.0
 """Who speaks into an answer is heard by the agent there, too, and it takes its calls back. Told before that of a call's
 interruption, it would begin to answer to it; not interrupted within this, it has to know."""
 _DECLINED = ("INVALID", "REJECTED")
