@@ -358,6 +358,11 @@ def test_upload_that_was_cut_off_begins_again():
     stage.dialogue.lost(GONE, parked=False)
     stage.connect("sess-2")
     assert len(stage.uploads) == 2
+    stage.dialogue.sender.uploaded([], ["(no)"])
+    stage.fails("SESSION_EXPIRED")
+    assert len(stage.uploads) == 3
+    stage.dialogue.sender.uploaded([], ["(no)"])
+    assert stage.texts()[-1].count("(no)") == 1
 
 
 # --- what an agent that speaks may do

@@ -136,6 +136,43 @@ def test_what_waits_for_the_next_message_is_bounded():
     ]
 
 
+def test_results_are_not_pushed_out_by_what_the_user_types():
+    stage = Stage()
+    stage.dialogue.lost(GONE, parked=False)
+    stage.dialogue.sender.tell(["a result"])
+    for number in range(20):
+        stage.types(f"text {number}")
+    stage.connect("sess-2")
+    texts = [part["text"] for part in stage.sent[0]["parts"]]
+    assert texts == ["a result", *(f"text {number}" for number in range(11, 20))]
+
+
+@pytest.mark.parametrize("code", ["RATE_LIMITED", "TURN_IN_PROGRESS", "SESSION_EXPIRED", "INTERNAL_ERROR"])
+def test_results_in_a_message_that_is_not_taken_go_with_the_next(code):
+    stage = Stage(context="cellar")
+    stage.dialogue.sender.tell(["a result"])
+    stage.types()
+    while not stage.reports:
+        stage.fails(code)
+        stage.passes(max(BUSY_S))
+        if stage.cuts:
+            stage.cuts = 0
+            stage.dialogue.lost(GONE, parked=False)
+            stage.connect("sess-2")
+    stage.types("Again")
+    assert ("a result" in stage.texts()[-1]) is (code != "INTERNAL_ERROR")
+    assert ("cellar" in stage.texts()[-1]) is (code != "INTERNAL_ERROR")
+    assert "Hello" not in stage.texts()[-1]
+
+
+def test_text_that_was_shed_after_its_turn_had_ended_goes_with_the_next():
+    stage = Stage()
+    stage.types("one")
+    stage.types("two")
+    stage.fails("RATE_LIMITED")
+    assert stage.texts() == ["one", "one\n\ntwo"]
+
+
 def test_media_under_way_are_bounded():
     stage = Stage()
     stage.types()

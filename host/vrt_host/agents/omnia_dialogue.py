@@ -13,7 +13,7 @@ from typing import Literal
 from vrt_host.agents import omnia_messages as messages
 from vrt_host.agents.base import Heard, Json, Text, Tool, ToolResult, Transcript, TurnBegin, TurnState
 from vrt_host.agents.omnia_calls import Calls, OpenCall
-from vrt_host.agents.omnia_errors import of_audio
+from vrt_host.agents.omnia_errors import UNTAKEN, of_audio
 from vrt_host.agents.omnia_messages import (
     Chunk,
     Connected,
@@ -117,7 +117,7 @@ class Dialogue:
         reply = self.sender.reply
         if reply is not None and not reply.arrived and self.sender.back():
             reply = None
-        self.sender.given_up()
+        self.sender.given_up(untaken=reply is not None and not reply.arrived)
         self._calls.lost()
         self._swallow = self._unwanted = False
         self._asker.refuse("")
@@ -185,7 +185,7 @@ class Dialogue:
 
     def _follow(self, turn: Turn) -> None:
         """A message that nobody typed: results and files that the facade has to know of, to go on in this turn."""
-        said = Said(turn, turn.notes or ["(What the tool gave:)"], turn.files)
+        said = Said(turn, [], turn.notes or ["(What the tool gave:)"], turn.files)
         turn.notes, turn.files = [], []
         self.sender.add(said)
 
@@ -416,7 +416,7 @@ class Dialogue:
             pass
         elif reply is not None or self.waiting:
             self._asker.refuse("the answer has failed")
-            self.sender.given_up()
+            self.sender.given_up(untaken=code in UNTAKEN)
             turn = self._turn
             if turn is not None and not turn.ended and (reply is None or reply.turn is turn):
                 self._fail(turn, failure)

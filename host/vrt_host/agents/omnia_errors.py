@@ -29,6 +29,8 @@ ERRORS: dict[str, tuple[Kind, str]] = {
 }
 """Code -> what kind of fault it is, which says whether there is hope, and what can be done."""
 
+UNTAKEN = ("SESSION_EXPIRED", "TURN_IN_PROGRESS", "RATE_LIMITED", "SESSION_DECLARATION_REFUSED")
+"""The message was not processed, and could be as it is another time."""
 _HOPE = ("SandboxUnavailable", "MaxInstances", "SessionInitFailed")
 """Reasons of a refused declaration that may be over in a while."""
 

@@ -132,15 +132,25 @@ class Turn:
     """Results that the facade could not be told on their own way."""
 
 
+Context = tuple[str, Sequence[File]]
+"""The application's, as a text, and the files in it."""
+
+
 @dataclass(slots=True, eq=False)
 class Said:
     """A message of the user's, on its way."""
 
     turn: Turn
     texts: list[str]
+    """The user's words."""
+    notes: list[str] = field(default_factory=list)
+    """Results that the facade could not be told on their own way."""
     files: list[File] = field(default_factory=list)
+    contexts: list[Context] = field(default_factory=list)
     media: list[Message] = field(default_factory=list)
-    """Its files, as the facade knows them once they are `placed`."""
+    """All its files, as the facade knows them once they are `placed`."""
+    faults: list[str] = field(default_factory=list)
+    """Files that it could not be given."""
     placed: bool = False
     ready: bool = False
     """What is told along with it is in it."""
