@@ -183,7 +183,7 @@ def rows() -> list[dict[str, Any]]:
     echo = asyncio.run(measure(kinds["echo"]))["cpu"]
     made = [{"name": "agents.echo.cpu", "value": echo, "unit": "% of a core per talking session"}]
     for name, kind in kinds.items():
-        if not kind.provider:
+        if not kind.provider or kind.name != name:  # another way to the same agent
             continue
         figures = asyncio.run(measure(kind))
         for way, what in (("up", "end of speech to provider"), ("down", "provider's audio to DAC")):

@@ -7,7 +7,7 @@ from peers.subjects import SUBJECTS
 
 pytestmark = pytest.mark.timeout(110)
 
-SYSTEMS = ("aitp", "omnia")
+SYSTEMS = ("aitp", "omnia", "fish")
 KINDS = {"systems": {name: SUBJECTS[name] for name in SYSTEMS}, "chains": CHAINS}
 
 

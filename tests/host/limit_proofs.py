@@ -12,6 +12,8 @@ _OMNIA_DIALOGUE = "host/test_omnia_dialogue.py::test_"
 _OPENAI = "host/test_openai_realtime.py::test_"
 _LIVE = "host/test_openai_live.py::test_"
 _GUEST = "host/test_guest.py::test_"
+_FISH_ROOM = "host/test_fish_room.py::test_"
+_FISH_DIALOGUE = "host/test_fish_dialogue.py::test_"
 _AITP = "host/test_facade_aitp.py::test_"
 _AITP_HOSTILE = "host/test_facade_aitp_hostile.py::test_"
 _BAD_OMNIA = "host/test_omnia_hostile.py::test_"
@@ -151,6 +153,17 @@ PROOFS = {
     + "limits_of_metadata_are_kept_before_anything_is_sent",
     "agents.omnia_messages.METADATA_BYTES": _OMNIA_MESSAGES
     + "limits_of_metadata_are_kept_before_anything_is_sent",
+    "agents.fish_room.AGENT_S": _FISH_ROOM + "agent_that_does_not_come_within_15_s_is_given_up",
+    "agents.fish_room.AUDIENCE_S": _FISH_ROOM + "audio_waits_until_somebody_listens_and_is_bounded",
+    "agents.fish_room._MIC_BYTES": _FISH_ROOM + "audio_waits_until_somebody_listens_and_is_bounded",
+    "agents.fish_room.BYE_S": _FISH_ROOM + "session_is_hung_up_at_the_end",
+    "agents.fish_messages.RESULT_BYTES": _FISH_DIALOGUE + "result_has_60000_bytes",
+    "agents.fish_dialogue._HELD": _FISH_DIALOGUE + "what_waits_for_the_next_session_is_bounded",
+    "agents.fish_dialogue._TOLD": _FISH_DIALOGUE + "what_waits_for_the_next_session_is_bounded",
+    "agents.fish_turn._SAID": _FISH_DIALOGUE + "what_waits_for_the_next_session_is_bounded",
+    "agents.fish_dialogue.ANSWER_S": _FISH_DIALOGUE + "turn_without_an_answer_is_given_up_after_30_s",
+    "agents.fish_dialogue.MUTED_S": _FISH_DIALOGUE
+    + "agent_that_does_not_rest_after_an_interruption_is_not_waited_for",
     "agents.omnia_options.DECLARE_BYTES": _OMNIA_MESSAGES
     + "wrong_option_is_refused_before_anything_is_opened",
     "agents.chat._LONGEST_CHARS": "host/test_chat.py::test_text_without_an_end_is_cut_off",

@@ -34,7 +34,7 @@ async def test_text_is_answered_in_one_turn(case):
         await ends_well(case, device)
 
 
-@over()
+@over(slow=True)
 async def test_speech_is_answered_with_audio(case):
     await case.plan([SHORT])
     async with case.session() as device:
@@ -64,7 +64,7 @@ async def test_text_during_an_answer_ends_it(case):
 # --- calls
 
 
-@over(tools=True)
+@over(tools=True, slow=True)
 async def test_call_runs_and_its_result_is_answered(case):
     await case.plan([CALL], [SHORT])
     async with case.session() as device:
@@ -227,7 +227,7 @@ async def test_interruption_while_a_call_runs(case):
         assert len(device.all("tool.call")) == 1
 
 
-@over(provider=True)
+@over(provider=True, slow=True)
 async def test_speech_ends_what_is_said_before_the_device_does(case):
     await case.plan([{"say": "This is long.", "seconds": 20}], [SHORT])
     async with case.session() as device:

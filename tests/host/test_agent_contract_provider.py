@@ -118,12 +118,15 @@ async def test_connection_lost_before_the_first_sound(case):
         await case.peer.mentioned(LOST, since=reports)
 
 
-@over(provider=True)
+@over(provider=True, slow=True)
 async def test_connection_lost_in_the_middle_of_an_answer(case):
-    await case.plan([{"say": "This breaks off.", "seconds": 0.3}, {"fault": "disconnect"}])
+    await case.plan(
+        [{"say": "It breaks off. Here", "seconds": 0.3}, {"wait": "gate"}, {"fault": "disconnect"}]
+    )
     async with case.session() as device:
         await device.types()
         await device.sounds(100)
+        await case.peer.release("gate")
         await ended_or_told(device)
         await goes_on(case, device)
 
@@ -212,7 +215,7 @@ async def test_fault_of_the_providers_own_is_told_and_survived(case, fault):
         await goes_on(case, device)
 
 
-@over(provider=True)
+@over(provider=True, slow=True)
 async def test_what_comes_late_is_dropped(case):
     await case.plan([{"say": "This is over.", "seconds": 8, "pace": 4, "deaf": 20}], [SHORT])
     async with case.session() as device:

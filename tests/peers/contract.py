@@ -50,12 +50,12 @@ class Case:
             await self.peer.mentioned(text)
 
 
-def subjects(**wanted):
+def subjects(*, slow=False, **wanted):
     """The agents with these properties."""
     return [
         name
         for name, kind in SUBJECTS.items()
-        if all(getattr(kind, key) == value for key, value in wanted.items())
+        if all(getattr(kind, key) == value for key, value in wanted.items()) and (slow or not kind.slow)
     ]
 
 
@@ -78,7 +78,7 @@ async def case_of_agent(subject, caplog):
 
 
 def over(**wanted):
-    """Run a test over all agents with these properties."""
+    """Run a test over all agents with these properties; `slow`: over those that take their time, too."""
     return pytest.mark.parametrize("subject", subjects(**wanted), indirect=True)
 
 

@@ -10,6 +10,7 @@ As a process it is a peer (`process`) whose reports are `joined`, `left`, `denie
 
 import asyncio
 import contextlib
+import fractions
 import itertools
 import json
 import time
@@ -17,15 +18,16 @@ from dataclasses import dataclass, field
 
 import jwt
 from aiohttp import WSMsgType, web
-from aiortc import RTCConfiguration, RTCPeerConnection, RTCSessionDescription
-from aiortc.contrib.media import MediaRelay
+from aiortc import MediaStreamTrack, RTCConfiguration, RTCPeerConnection, RTCSessionDescription
 from aiortc.sdp import candidate_from_sdp
+from av.packet import Packet
 from livekit.protocol import models, rtc
 
 from peers.process import Peer, main
 
 KEY, SECRET = "devkey", "a-secret-of-the-livekit-server-of-tests"
 _PING_S, _PONG_S = 10, 30
+_CLOCK = fractions.Fraction(1, 48_000)
 _IDS = itertools.count(1)
 _CHANNELS = {"_reliable": {"ordered": True}, "_lossy": {"ordered": False, "maxRetransmits": 0}}
 _GRANTS = {"canPublish": True, "canSubscribe": True, "canPublishData": True, "canUpdateOwnMetadata": False}
@@ -53,12 +55,45 @@ def grants(token):
     return claims
 
 
+class Copy(MediaStreamTrack):
+    """What one subscriber gets of a track: its packets as they are. What comes before they are connected is lost, as in any room."""
+
+    kind = "audio"
+
+    def __init__(self, sid):
+        super().__init__()
+        self._id = sid  # the SDK knows a track by it
+        self._packets = None
+
+    async def recv(self):
+        if self._packets is None:
+            self._packets = asyncio.Queue()
+        return await self._packets.get()
+
+    def pass_on(self, packet):
+        if self._packets is not None:
+            self._packets.put_nowait(packet)
+
+
 @dataclass(eq=False)
 class Published:
-    """A track: who sent it, and what arrives of it."""
+    """A track, and who gets it."""
 
     info: models.TrackInfo
-    media: object = None
+    copies: list = field(default_factory=list)
+    arrives: bool = False
+
+    def copy(self):
+        self.copies.append(Copy(self.info.sid))
+        return self.copies[-1]
+
+    async def take(self, packet, arrival_time_ms):
+        """One RTP packet; in place of a receiver's own work, which decodes it."""
+        if packet.payload:
+            passed = Packet(packet.payload)
+            passed.pts, passed.time_base = packet.timestamp, _CLOCK
+            for copy in self.copies:
+                copy.pass_on(passed)
 
 
 @dataclass(eq=False)
@@ -85,12 +120,15 @@ class Participant:
         self.subscriber = RTCPeerConnection(RTCConfiguration(iceServers=[]))
         for label, kind in _CHANNELS.items():
             self.channels[label] = self.subscriber.createDataChannel(label, **kind)
+        self.ready = asyncio.Event()
+        """What goes to them arrives."""
         self.channels["_reliable"].on("open", self._on_open)
         self._senders = {}
         self._offered = asyncio.Lock()
         self._answered = asyncio.Event()
 
     async def _on_open(self):
+        self.ready.set()
         await self.room.update(self)
 
     def info(self, state=None):
@@ -150,11 +188,9 @@ class Participant:
 
     def subscribe(self, owner, track):
         """They get a track from now on, when it is offered."""
-        if not self.may["canSubscribe"] or track.media is None:
+        if not (self.may["canSubscribe"] and track.arrives):
             return False
-        copy = self.room.relay.subscribe(track.media)
-        copy._id = track.info.sid  # the SDK knows a track by it
-        self._senders[self.subscriber.addTrack(copy)] = owner
+        self._senders[self.subscriber.addTrack(track.copy())] = owner
         return True
 
     # --- what they send
@@ -173,10 +209,12 @@ class Participant:
         channel.on("message", lambda data: self.room.packet(self, channel.label, data))
 
     def _on_track(self, media):
-        waiting = [one for one in self.tracks.values() if one.media is None]
-        if waiting:
-            waiting[0].media = media
-            self.room.offer(self, waiting[0])
+        receiver = next(one for one in self.publisher.getReceivers() if one.track is media)
+        track = next((one for one in self.tracks.values() if not one.arrives), None)
+        if track is not None:
+            track.arrives = True
+            receiver._handle_rtp_packet = track.take
+            self.room.offer(self, track)
 
     async def add_track(self, wanted):
         if not self.may["canPublish"]:
@@ -216,6 +254,7 @@ class Participant:
 
     async def close(self):
         self._answered.set()
+        self.ready.set()
         for connection in (self.publisher, self.subscriber):
             if connection is not None:
                 await connection.close()
@@ -227,7 +266,6 @@ class Room:
     def __init__(self, name, spawn, told):
         self.name, self.sid = name, _id("RM")
         self.members = {}
-        self.relay = MediaRelay()
         self.told = told
         self._spawn = spawn
 
@@ -247,6 +285,8 @@ class Room:
 
     async def _offer(self, other, owner, track):
         await other.offer()
+        await other.ready.wait()
+        await owner.ready.wait()  # who is told so may be answered
         await owner.send(track_subscribed=rtc.TrackSubscribed(track_sid=track.info.sid))
 
     def packet(self, sender, label, data):

@@ -1,11 +1,13 @@
 """The agents under the contract test, each with what makes it answer as a test plans."""
 
 import contextlib
+import importlib
 import json
 import wave
 from pathlib import Path
 
 from vrt_host.agents import registry
+from vrt_host.agents.options import load
 
 from peers.plan import checked, encoded, samples, tone
 from peers.process import PeerProcess
@@ -31,6 +33,8 @@ class Subject:
     """Its second call reaches the board while the first runs."""
     free = True
     """Its model writes the arguments of a call as text, which may be anything."""
+    slow = False
+    """Only tests that ask for it run over it."""
 
     def __init__(self, folder):
         self._folder = folder
@@ -150,10 +154,14 @@ class Adapter(Subject):
             (self._folder / "key").write_text(KEY)
             lines = [f"{name} = {json.dumps(value)}" for name, value in self.options().items()]
             self.config.write_text("\n".join([f"[{self.name}]", 'api_key_file = "key"', *lines]))
-            self.agents = registry.factory(self.name, config=self.config)
+            self.agents = self.made()
             registry.prepare(self.agents)
             self._stack = stack.pop_all()
         return self
+
+    def made(self):
+        """What makes agents."""
+        return registry.factory(self.name, config=self.config)
 
     async def __aexit__(self, *error):
         await self._stack.__aexit__(*error)
@@ -212,6 +220,30 @@ class Omnia(Adapter):
         return {"base_url": f"http://127.0.0.1:{self.peer.port}", "agent": "my-agent"}
 
 
+class Fish(Adapter):
+    """In a room of LiveKit's, where speech takes its time."""
+
+    name = "fish"
+    process = "fish"
+    free = False
+    slow = True
+
+    def options(self):
+        return {"base_url": f"http://127.0.0.1:{self.peer.port}", "agent_id": "an-agent"}
+
+
+class FishLine(Fish):
+    """With a line in place of the room."""
+
+    settings = {"rooms": "line"}  # noqa: RUF012
+    slow = False
+
+    def made(self):
+        module = importlib.import_module("peers.fish_user")
+        options = load(module.Options, self.name, self.config)
+        return lambda: module.LineAgent(options)
+
+
 class Chat(Adapter):
     name = "chat"
     process = "chat"
@@ -227,5 +259,6 @@ class Chat(Adapter):
 
 
 SUBJECTS = {
-    kind.name: kind for kind in (Echo, Scripted, Local, OpenAI, OpenAILive, Gemini, Aitp, Omnia, Chat)
+    kind.name: kind for kind in (Echo, Scripted, Local, OpenAI, OpenAILive, Gemini, Aitp, Omnia, Fish, Chat)
 }
+SUBJECTS["fish_line"] = FishLine

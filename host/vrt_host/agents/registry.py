@@ -21,6 +21,7 @@ AGENTS = {
     "gemini": 'Gemini Live, with your key (docs/agents/gemini.md; pip install "vrt-edge[gemini]")',
     "aitp": 'an agent behind an OwlLayer server, by AITP (docs/agents/aitp.md; pip install "vrt-edge[aitp]")',
     "omnia": 'an agent behind Omnia\'s facade (docs/agents/omnia.md; pip install "vrt-edge[omnia]")',
+    "fish": 'a Fish Audio agent, over LiveKit (docs/agents/fish.md; pip install "vrt-edge[fish]")',
     "chat": 'any chat model, with recognisers and voices by name (docs/agents/chat.md; pip install "vrt-edge[chat,local]")',
 }
 """Name -> what it is, for help texts."""
@@ -31,6 +32,7 @@ ADAPTERS: dict[str, tuple[str, str, str]] = {
     "gemini": ("vrt_host.agents.gemini_live", "GeminiLive", "gemini"),
     "aitp": ("vrt_host.agents.aitp", "Aitp", "aitp"),
     "omnia": ("vrt_host.agents.omnia", "OmniaAgent", "omnia"),
+    "fish": ("vrt_host.agents.fish", "FishAgent", "fish"),
     "chat": ("vrt_host.agents.chat", "ChatAgent", "chat,local"),
 }
 """Name -> module, class and extra of an adapter for somebody's model. The module has the adapter's `Options`."""
