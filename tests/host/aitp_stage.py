@@ -47,6 +47,9 @@ class Stage:
     def hush(self):
         pass
 
+    def reopen(self, turn):
+        return False
+
     def send(self, type_, payload):
         assert vectors.errors("aitp", "client", messages.message(type_, payload)) == []
         self.sent.append((type_, payload))

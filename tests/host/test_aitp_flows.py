@@ -163,8 +163,9 @@ class Script:
 @pytest.mark.parametrize("name", played())
 async def test_client_keeps_to_the_flow(name, monkeypatch):
     """Every step, its section in the flow."""
-    monkeypatch.setattr(aitp_link, "HANDSHAKE_S", 0.2)
     flow = FLOWS[name]
+    if any(step.get("close") == 4000 for step in flow["steps"]):
+        monkeypatch.setattr(aitp_link, "HANDSHAKE_S", 0.2)
     port = Port()
     script = None
 

@@ -13,7 +13,17 @@ from pydantic import SecretStr
 from vrt_host.agents import aitp, aitp_link
 from vrt_host.agents import aitp_messages as messages
 from vrt_host.agents.aitp import Aitp, Options
-from vrt_host.agents.base import AgentError, Call, SessionInfo, Text, Tool, ToolResult, TurnBegin
+from vrt_host.agents.base import (
+    AgentError,
+    Audio,
+    Call,
+    SessionInfo,
+    Text,
+    Tool,
+    ToolResult,
+    TurnBegin,
+    TurnEnd,
+)
 from vrt_host.errors import AgentStartError
 from websockets.asyncio.server import serve
 
@@ -79,7 +89,7 @@ async def against(talk, *, tools=(PAY,), ack=ACK, **options):
         news.append(lambda: None)
         async with started(agent, tools=tools, format_=aitp.INPUT, output=aitp.OUTPUT) as port:
             port.connections, port.came = connections, came
-            news[0] = lambda: port.fill(False)
+            news[0] = port._news.set
             yield agent, port
 
 
@@ -223,6 +233,30 @@ async def test_handshake_that_is_not_valid_is_told(monkeypatch):
     ):
         async with against(talk, ack={**ACK, "protocolVersion": 1}):
             pass
+
+
+async def test_what_comes_behind_the_end_of_an_answer_loses_nothing_of_it():
+    """The device still gets the answer, and a server that goes on interrupts nobody."""
+
+    async def talk(server, number):
+        await server.next("USER_INPUT")
+        for _ in range(2):
+            await server.say("AUDIO_STREAM", data=messages.encoded(bytes(96_000)), mimeType="audio/pcm")
+            await server.say("AGENT_RESPONSE", chunk="All of it. ", done=True)
+        question = {"callId": "tc_1", "toolName": "refund", "risk": "high", "args": {}}
+        await server.say("APPROVAL_REQUEST", message="Refund?", **question)
+        await server.next("never")
+
+    async with against(talk) as (agent, port):
+        port.fill(True)
+        agent.user_text("Go on")
+        await port.until(lambda: agent._dialogue._approvals.asked)
+        port.fill(False)
+        await port.ends()
+        assert [event.turn for event in port.all(TurnEnd)] == [event.turn for event in port.all(TurnBegin)]
+        assert "".join(event.text for event in port.all(Text)) == 2 * "All of it. " + "Refund? (Yes or no?)"
+        assert sum(len(event.payload) for event in port.all(Audio)) == 2 * 96_000
+        assert isinstance(port.events[-1], TurnEnd)
 
 
 async def test_half_of_a_character_stops_nothing():

@@ -233,6 +233,10 @@ class Aitp(Agent):
         """Forget what was not said yet."""
         self._mouth.hush()
 
+    def reopen(self, turn: str) -> bool:
+        """Its end was not said yet, and is not."""
+        return self._mouth.reopen(turn)
+
     def send(self, type_: str, payload: Frame) -> None:
         """To the server, when it is there."""
         if type_ == "VOICE_INPUT_END":

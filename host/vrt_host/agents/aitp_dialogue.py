@@ -262,7 +262,7 @@ class Dialogue(Turns):
             return None
         self._echoes = 0
         if turn is None or turn.ended:
-            turn = self._begin("thinking")
+            turn = self._go_on()
             self._approvals.said_more(turn.key)
         turn.out, turn.parted, turn.ends_at = True, False, None
         return turn
@@ -453,7 +453,7 @@ class Dialogue(Turns):
         if not self._approvals.unasked or self._dead or self.speaking or (turn is not None and turn.calls):
             return
         if turn is None or turn.ended:
-            turn = self._begin("thinking")
+            turn = self._go_on()
         words = self._approvals.ask(turn.key)
         turn.speak(f" {words}")
         turn.texted = True

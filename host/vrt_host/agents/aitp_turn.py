@@ -121,6 +121,9 @@ class Outlet(Protocol):
     def hush(self) -> None:
         """Forget what `say` was given and is not out yet."""
 
+    def reopen(self, turn: str) -> bool:
+        """Take back the end of a turn; False: it is out."""
+
     def send(self, type_: str, payload: Frame) -> None:
         """To the server, when it is there."""
 

@@ -71,6 +71,14 @@ class Turns:
         self._news()
         return turn
 
+    def _go_on(self) -> Turn:
+        """The turn for what the server says unasked: the last one, if that has not ended for the device, else a new one."""
+        turn = self._turn
+        if turn is None or not self._outlet.reopen(turn.key):
+            return self._begin("thinking")
+        turn.ended = turn.asked = False
+        return turn
+
     def _end_item(self, turn: Turn) -> None:
         if turn.open and turn.item is not None:
             turn.open = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from vrt_host.agents.base import PCM16_24K, AgentEvent, Audio, Port
+from vrt_host.agents.base import PCM16_24K, AgentEvent, Audio, Port, Text, TurnEnd
 
 OUTPUT = PCM16_24K
 MOST_BYTES = 180 * OUTPUT.bytes_per_second
@@ -46,6 +46,14 @@ class Mouth:
         self._events.clear()
         self.waiting_bytes = 0
         self._room.set()
+
+    def reopen(self, turn: str) -> bool:
+        """Take back the end of a turn, if that was not said yet: more has come."""
+        if TurnEnd(turn) not in self._events:
+            return False
+        ends = TurnEnd(turn), Text(turn, "", final=True)
+        self._events = deque(event for event in self._events if event not in ends)
+        return True
 
     async def talk(self, port: Port) -> None:
         """Say it all, for ever."""
