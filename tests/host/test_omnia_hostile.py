@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import gc
 import json
+import weakref
 from types import SimpleNamespace
 
 import pytest
@@ -283,6 +285,34 @@ async def test_facade_that_does_not_read_is_left_all_the_same(monkeypatch):
         await agent.close()
         assert link._socket.transport.is_closing()
         left.set()
+
+
+async def test_sessions_leave_nothing_behind():
+    async def leave(connection):
+        await connection.says(hello())
+        with contextlib.suppress(ConnectionClosed):
+            await connection.hears("message")
+            await connection.says({"type": "tool_call", "tool_call": {"id": "tc", "name": "lock"}})
+            await connection.hears("tool_call_ack")
+
+    async def stay(connection):
+        await connection.says(hello())
+        await connection.socket.wait_closed()
+
+    before = asyncio.all_tasks()
+    agents = []
+    async with facade(*[leave, stay, usual] * 8) as there:
+        for number in range(20):
+            async with talking(there, context=PHOTO if number % 4 else None) as (agent, port):
+                agent.user_audio(SPEECH)
+                agent.user_text("Hello")
+                for _ in range(number):  # until then it has come so far
+                    await asyncio.sleep(0)
+            agents.append(weakref.ref(agent))
+            del agent, port
+    assert asyncio.all_tasks() == before
+    gc.collect()
+    assert [one() for one in agents if one() is not None] == []
 
 
 # --- what is parked
