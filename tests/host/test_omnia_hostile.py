@@ -315,6 +315,26 @@ async def test_sessions_leave_nothing_behind():
     assert [one() for one in agents if one() is not None] == []
 
 
+async def test_second_greeting_changes_nothing():
+    """`connected` comes once per connection (page, Connected)."""
+    other = hello("s-2", resumed=True)
+    newer = hello("s-3")
+    newer["connected"]["capabilities"]["protocol_version"] = 2
+    messages = []
+
+    async def twice(connection):
+        await connection.says(hello(), other, newer)
+        messages.append(await connection.hears("message"))
+        await connection.says(DONE)
+        await connection.answers()
+
+    async with facade(twice) as there, talking(there) as (agent, port):
+        agent.user_text("Hello")
+        await port.until(lambda: "Well." in said(port))
+        assert all(one.recoverable for one in port.all(AgentError))
+    assert messages == [{"type": "message", "content": "Hello"}]
+
+
 # --- what is parked
 
 

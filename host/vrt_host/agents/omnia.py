@@ -340,7 +340,7 @@ class OmniaAgent(Agent):
             try:
                 self._take(await link.receive())
             except ProviderError as error:
-                if error.kind != "malformed" or not link.alive:
+                if error.kind not in ("malformed", "version") or not link.alive:
                     return error
                 if isinstance(error, messages.EndError):
                     self._dialogue.feed(Failure("AGENT_ERROR", error))
