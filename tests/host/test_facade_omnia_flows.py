@@ -154,5 +154,5 @@ async def test_the_facade_plays_its_part(name, monkeypatch, tmp_path):
     async with contextlib.AsyncExitStack() as stack:
         host = await stack.enter_async_context(serving(*brains, config=config, tmp_path=tmp_path, **options))
         if name == "session.expired":
-            host.facade.archive.get("sess-old", "somebody", None, own=True, joins=False)
+            host.facade.archive.get("sess-old", "somebody", None, maker=object(), joins=False)
         await play("omnia", name, "client", Wire(host, stack), passing=passing, speed=SPEED)

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import contextlib
 import json
+import socket
 import struct
 import threading
 
@@ -167,6 +168,9 @@ async def test_who_only_pings_and_does_not_read_is_cut_off(monkeypatch, caplog):
         reader, writer = await raw(host)
         await until(lambda: host.facade._clients, lambda: reader.read(1))
         reader._transport.pause_reading()
+        [client] = host.facade._clients
+        for one, size in ((writer, socket.SO_RCVBUF), (client._request, socket.SO_SNDBUF)):
+            one.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, size, 4096)
         with contextlib.suppress(ConnectionError):
             async with asyncio.timeout(DEADLINE_S):
                 while host.facade._clients:

@@ -209,8 +209,8 @@ class Client:
         self._query = query
         self._out: Sender | None = None
         self._id = str(uuid.uuid4())
-        self._minted = {self._id}
-        """Ids of sessions that were opened here."""
+        self._key = object()
+        """Marks sessions that were opened here."""
         self._sessions: dict[str, Session] = {}
         """Those that are used here."""
         self._messages = Bucket(MESSAGES_PER_S, MESSAGES_AT_ONCE)
@@ -282,7 +282,7 @@ class Client:
             parked = self._facade.archive.parked(query.resume, self._principal, query.facet)
         if parked is not None:
             self._id = parked.id
-            self._minted = {parked.id}
+            parked.maker = self._key
         told: dict[str, Json] = {
             "capabilities": {
                 "binary_frames": self.binary,
@@ -435,14 +435,10 @@ class Client:
         id_ = id_ or self._id
         known = self._facade.archive
         try:
-            own, joins = id_ in self._minted, id_ == self._id
-            session = known.get(id_, self._principal, self._query.facet, own=own, joins=joins)
+            return known.get(id_, self._principal, self._query.facet, maker=self._key, joins=id_ == self._id)
         except ExpiredError:
             self.error("SESSION_EXPIRED", "session context has expired; start a new session", id_)
             return None
-        if session.fresh:
-            self._minted.add(id_)
-        return session
 
     def _used(self, session: Session) -> None:
         """It is the newest here; the oldest, whose agents would otherwise stay until the connection ends, let theirs go."""

@@ -28,10 +28,11 @@ class Archive:
         """Whether a turn runs anywhere."""
         return any(session.busy for session in self._sessions.values())
 
-    def get(self, id_: str, owner: str, facet: str | None, *, own: bool, joins: bool) -> Session:
+    def get(self, id_: str, owner: str, facet: str | None, *, maker: object, joins: bool) -> Session:
         """Session handling: the session of that id, a new one when it was never seen.
 
-        `own`: the connection minted the id. Any other is for the user alone whom a credential shows to be its owner.
+        `maker` is the connection's: of an id that it did not mint, a session is for the user alone whom a credential shows
+        to be its owner.
         `joins`: it is the connection's own session, where whoever was told that another one has expired goes on.
         Raises `ExpiredError`.
         """
@@ -39,11 +40,12 @@ class Archive:
         if session is None:
             self._trim()
             session = self._sessions[id_] = Session(self._server, id_, owner, facet)
+            session.maker = maker
         elif session.expired(self._ttl):
             session.forget()
             if not joins:
                 raise ExpiredError
-        elif not own and (not owner or owner != session.owner or facet != session.facet):
+        elif session.maker is not maker and (not owner or owner != session.owner or facet != session.facet):
             raise ExpiredError
         return session
 

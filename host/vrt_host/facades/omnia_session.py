@@ -57,8 +57,8 @@ class Session:
         self.facet = facet
         self.client: Client | None = None
         """The connection that it is used on."""
-        self.fresh = True
-        """Nothing of it was opened yet."""
+        self.fresh = True  # nothing of it was opened yet
+        self.maker: object = None  # what marks the connection that it was begun on
         self.voice: Voice | None = None
         self._loop = asyncio.get_running_loop()
         self._server = server
