@@ -346,7 +346,7 @@ class OmniaAgent(Agent):
                     self._dialogue.feed(Failure("AGENT_ERROR", error))
                 elif not self._malformed:
                     self._malformed = True
-                    self.report(error, None)
+                    self.report(ProviderError("malformed", error.said), None)
             await self._mouth.room()
 
     def _take(self, message: Incoming) -> None:
