@@ -20,6 +20,7 @@ class Stage:
         self.events = []
         self.sent = []
         self.soonest = []
+        self.notes = []
         self.contexts = 0
         self._alive = None
         self.dialogue = Dialogue(self, (PAY, LOCK, SPOKEN), **options)
@@ -56,6 +57,9 @@ class Stage:
 
     def report(self, text, turn=None, *, final=False, advice=None):
         self.emit(AgentError(text, recoverable=not final, turn=turn))
+
+    def note(self, text, advice):
+        self.notes.append(text)
 
     def soon(self, work):
         self.soonest.append(work)

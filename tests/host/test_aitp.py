@@ -172,6 +172,7 @@ async def test_close_that_is_final_ends_the_session(peer, code, monkeypatch):
         [error] = port.all(AgentError)
         assert error.recoverable is False
         assert "Over, ***" in error.message
+        assert error.code == ("PROVIDER_AUTH_FAILED" if code == 1008 else "AGENT_ERROR")
     assert waits == []
 
 
@@ -202,6 +203,7 @@ async def test_attempts_wait_2000_ms_longer_each_time_and_are_ten(monkeypatch):
             await peer.drop()
             await port.until(lambda: any(not error.recoverable for error in port.all(AgentError)))
             assert "10 attempts" in port.all(AgentError)[-1].message
+            assert port.all(AgentError)[-1].code == "PROVIDER_UNAVAILABLE"
             assert peer.count("refused") == 10
     assert waits == [2.0 * attempt for attempt in range(1, 11)]
 

@@ -27,6 +27,7 @@ from vrt_host.agents.base import (
 from vrt_host.errors import AgentStartError
 from websockets.asyncio.server import serve
 
+KEY = "a-key-that-is-long"
 PAY = Tool("pay", confirm="button")
 ACK = {
     "sessionId": "ses_1",
@@ -83,7 +84,7 @@ async def against(talk, *, tools=(PAY,), ack=ACK, **options):
         await server.say("HANDSHAKE_ACK", **ack)
         await talk(server, len(connections))
 
-    given = {"api_key": SecretStr("a-key-that-is-long"), **options.pop("given", {})}
+    given = {"api_key": SecretStr(KEY), **options.pop("given", {})}
     async with serve(serves, "127.0.0.1", 0, logger=OVER, **options) as listener, asyncio.timeout(DEADLINE_S):
         agent = Aitp(Options(url=f"ws://127.0.0.1:{listener.sockets[0].getsockname()[1]}", **given))
         news.append(lambda: None)
@@ -221,6 +222,23 @@ async def test_errors_without_end_are_told_as_far_as_anybody_would_read_them(cap
         await port.until(lambda: not errors(port)[-1][1])
         assert len(port.all(AgentError)) == 18
     assert "Enough" in caplog.text
+
+
+async def test_address_with_the_key_in_it_is_in_no_log(caplog):
+    """Servers take the key in the address, too."""
+    caplog.set_level(logging.DEBUG)
+
+    async def talk(server, number):
+        await server.next("CONTEXT_UPDATE")
+        for kind in ("redirect", "waiting", "error", "disconnect"):
+            await server.say(
+                "SYSTEM_EVENT", kind=kind, message=f"?apiKey={KEY}", data={"url": f"?apiKey={KEY}"}
+            )
+
+    async with against(talk) as (_, port):
+        await port.until(lambda: len(port.all(AgentError)) == 2)
+    assert caplog.text.count("apiKey=***") == 5
+    assert KEY not in f"{caplog.text} {port.events}"
 
 
 async def test_handshake_that_is_not_valid_is_told(monkeypatch):

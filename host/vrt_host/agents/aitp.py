@@ -142,13 +142,13 @@ class Aitp(Agent):
             await self._link.close()
 
     def _failed(self, task: asyncio.Task[Any]) -> None:
-        self._end("the agent aitp failed; the host's log says why")
+        self._end(AgentError("the agent aitp failed; the host's log says why", recoverable=False))
 
-    def _end(self, line: str) -> None:
+    def _end(self, event: AgentError) -> None:
         """The session is over."""
         if not self._over:
             self._over = True
-            self.emit(AgentError(line, recoverable=False))
+            self.emit(event)
 
     # --- what the user and the device do
 
@@ -247,7 +247,8 @@ class Aitp(Agent):
         self, text: str, turn: str | None = None, *, final: bool = False, advice: str | None = None
     ) -> None:
         """What is wrong: one line, to the log and to the device."""
-        line = self._line(AitpError("refused", text, final=final, advice=advice))
+        error = AitpError("refused", text, final=final, advice=advice)
+        line = self._line(error)
         now = self.now()
         self._told = {said: when for said, when in self._told.items() if now - when < _REPEATED_S}
         repeated = line in self._told or len(self._told) >= _LINES
@@ -257,9 +258,13 @@ class Aitp(Agent):
             self._told[line] = now
             log.log(logging.ERROR if final else logging.WARNING, "%s", line)
         if final:
-            self._end(line)
+            self._end(self._event(error))
         else:
-            self.emit(AgentError(line, turn=turn))
+            self.emit(self._event(error, turn))
+
+    def note(self, text: str, advice: str) -> None:
+        """What the server says, for the log."""
+        log.info("%s", self._line(AitpError("refused", text, advice=advice)))
 
     def soon(self, work: Callable[[], None]) -> None:
         """After what was emitted so far has taken effect."""
@@ -342,7 +347,7 @@ class Aitp(Agent):
         if not self._malformed:
             self._malformed = True
             log.warning("%s", self._line(error))
-            self.emit(error.event(self.name, secrets=self._secrets()))
+            self.emit(self._event(error))
 
     async def _send(self, link: Link) -> None:
         """The context first, then control, then audio as it has gathered. Ends with the connection."""
@@ -393,11 +398,9 @@ class Aitp(Agent):
         turn = self._dialogue.lost([*again, *waiting])
         log.log(logging.ERROR if error.final else logging.WARNING, "%s", self._line(error))
         if error.final:
-            self._end(self._line(error))
+            self._end(self._event(error))
         elif turn is not None:  # the connection is tried again, the turn is not
-            self.emit(
-                AitpError(error.kind, error.said, advice="ask again").event(self.name, turn, self._secrets())
-            )
+            self.emit(self._event(AitpError(error.kind, error.said, advice="ask again"), turn))
 
     async def _renew(self) -> Link | None:
         """Another connection; each attempt waits for longer. None: there will be none."""
@@ -410,13 +413,13 @@ class Aitp(Agent):
             except AitpError as error:
                 log.log(logging.ERROR if error.final else logging.WARNING, "%s", self._line(error))
                 if error.final:
-                    self._end(self._line(error))
+                    self._end(self._event(error))
                     return None
                 turn = self._dialogue.unreachable()
                 if turn is not None:
-                    self.emit(error.event(self.name, turn, self._secrets()))
-        tried = f"{options.reconnect_attempts} attempts brought none that lasts"
-        self._end(f"aitp: the connection is gone, and {tried}; see why the server ends them")
+                    self.emit(self._event(error, turn))
+        said = f"the connection is gone, and {options.reconnect_attempts} attempts brought none that lasts"
+        self._end(self._event(AitpError("gone", said, final=True, advice="see why the server ends them")))
         return None
 
     async def _open(self) -> Link:
@@ -441,3 +444,6 @@ class Aitp(Agent):
 
     def _line(self, error: AitpError) -> str:
         return error.line(self.name, self._secrets())
+
+    def _event(self, error: AitpError, turn: str | None = None) -> AgentError:
+        return error.event(self.name, turn, self._secrets())

@@ -349,7 +349,7 @@ class Dialogue(Turns):
                     f"the server ends the session: {said.message or 'no reason given'}", final=True
                 )
             case "waiting":
-                log.info("aitp: the server asks for patience: %.300r", said.message)
+                self._outlet.note(f"the server asks for patience: {said.message}", "it is waited for")
                 if turn is not None and turn.asked and not turn.out:
                     self._outlet.emit(TurnState(turn.key, "thinking"))
             case "transcript":
@@ -357,7 +357,8 @@ class Dialogue(Turns):
             case "tools_effective":
                 self._calls.without(said.ignored_tools())
             case _:
-                log.info("aitp: the server says %s: %.300r %.300r", said.kind, said.message, said.data)
+                told = f"the server says {said.kind}: {said.message} {said.data or ''}"
+                self._outlet.note(told, "a device cannot follow that")
 
     def _on_error(self, text: str, turn: Turn | None) -> None:
         if self._dead:

@@ -132,6 +132,9 @@ class Outlet(Protocol):
     ) -> None:
         """What is wrong, for the log and for the device; without `advice` they are the server's words."""
 
+    def note(self, text: str, advice: str) -> None:
+        """What the server says, for the log alone."""
+
     def soon(self, work: Callable[[], None]) -> None:
         """Do it when what was emitted so far has taken effect."""
 
