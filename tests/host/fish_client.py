@@ -277,13 +277,19 @@ class Client:
     async def say(self, text, **members):
         await self.send("user.message", text=text, **members)
 
-    async def speaks(self, seconds=None):
-        """Publish a loud tone, so long or until the client goes."""
+    @contextlib.asynccontextmanager
+    async def speaking(self):
+        """Publish a loud tone meanwhile."""
         source = rtc.AudioSource(48_000, 1)
         track = rtc.LocalAudioTrack.create_audio_track("microphone", source)
         options = rtc.TrackPublishOptions(source=rtc.TrackSource.SOURCE_MICROPHONE)
         await self.me.publish_track(track, options)
-        self._spawn(self._tone(source))
+        sounding = asyncio.create_task(self._tone(source))
+        try:
+            yield
+        finally:
+            sounding.cancel()
+            await asyncio.wait({sounding})
 
     async def _tone(self, source):
         sound = tone(0.1, "pcm16", 48_000)

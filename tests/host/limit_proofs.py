@@ -272,10 +272,12 @@ PROOFS = {
     + "a_livekit_server_that_is_not_there_or_refuses_the_key_is_503",
     "facades.fish_room.SEND_S": _FISH_ROOMS
     + "messages_that_the_sdk_does_not_take_are_dropped_and_too_many_end_the_session",
+    "facades.fish_room.STATE_S": _FISH_ROOMS + "a_state_that_is_not_confirmed_keeps_no_other_back",
     "facades.fish_room.QUEUED": _FISH_ROOMS
     + "messages_that_the_sdk_does_not_take_are_dropped_and_too_many_end_the_session",
     "facades.fish_room.AHEAD_S": _FISH_ROOMS + "sound_that_the_sdk_does_not_take_is_not_taken_from_the_host",
-    "facades.fish_room.FAREWELL_S": _FISH_ROOMS + "a_host_that_stops_says_so_before_it_leaves",
+    "facades.fish_room.FAREWELL_S": _FISH_ROOMS
+    + "who_comes_late_reads_the_state_and_is_greeted_and_a_host_that_stops_says_so",
     "facades.fish_session.RETURN_S": _FISH_TURNS + "a_user_who_has_gone_may_come_again_within_15_s",
     "facades.fish_session.PACKETS_PER_S": _FISH_FACADE + "there_are_a_hundred_packets_in_a_second",
     "facades.fish_session.EARLY": _FISH_FACADE + "texts_wait_while_the_agent_starts_and_the_newest_stay",

@@ -120,15 +120,17 @@ class Player:
             await self.join(**asked)
         self.client.came.clear()
         self.client.taken = 0
+        self._speaking = contextlib.AsyncExitStack()
         began = [("session", self.session), ("join", None), ("state", "listening")]
-        while not script.done:
-            turn = script.next()
-            if turn is not None:
-                await self._does(*turn)
-            elif began:
-                self._sees(*began.pop(0))
-            else:
-                self._sees(*await self.client.next())
+        async with self._speaking:
+            while not script.done:
+                turn = script.next()
+                if turn is not None:
+                    await self._does(*turn)
+                elif began:
+                    self._sees(*began.pop(0))
+                else:
+                    self._sees(*await self.client.next())
 
     async def _does(self, kind, value, step):
         client = self.client
@@ -140,7 +142,7 @@ class Player:
             self._sees("left", None)
         elif kind == "join":
             if self.model.flow == "turn.voice":
-                await client.speaks()
+                await self._speaking.enter_async_context(client.speaking())
             if self.model.flow == "session.agent-ends":
                 self.host.stop.set()
         elif "as" not in step:

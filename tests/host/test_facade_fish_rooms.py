@@ -4,7 +4,6 @@ Most tests share one session, as a room is dear.
 """
 
 import asyncio
-import contextlib
 import json
 
 import pytest
@@ -46,7 +45,7 @@ async def one_session(livekit, tmp_path_factory):
     """`stage.client` in a session with `stage.brain`."""
     brain = Voice(answers)
     folder = tmp_path_factory.mktemp("fish")
-    async with serving(livekit, brain, tmp_path=folder) as host, host.fish() as client:
+    async with serving(livekit, brain, tmp_path=folder, join_timeout=3600) as host, host.fish() as client:
         host.client, host.brain = client, brain
         yield host
 
@@ -68,41 +67,6 @@ async def test_a_text_is_answered_under_the_agents_identity(stage, client):
     told = client.of("segment")[0]
     assert told["attributes"]["lk.transcription_final"] == "false"
     assert told["trailer"]["lk.transcription_final"] == "true"
-
-
-async def test_sound_goes_both_ways_and_words_with_it(stage, client):
-    """Page, Channels: audio tracks; Transcription: the user's under the user's identity, then the agent's."""
-    brain = stage.brain
-    await client.speaks()
-    await brain.until(lambda: any(brain.audio))
-    brain.port.emit(TurnBegin("u", "listening"))
-    brain.port.emit(Transcript("u", "user", "lock the", False))
-    brain.port.emit(Transcript("u", "user", "lock the door", True))
-    brain.port.emit(TurnEnd("u"))
-    assert await client.segment("user") == "lock the"
-    assert await client.segment("user") == "lock the door"
-    one, two = (told["attributes"] for told in client.of("segment"))
-    assert one["lk.segment_id"] == two["lk.segment_id"]
-    assert (one["lk.transcription_final"], two["lk.transcription_final"]) == ("false", "true")
-    brain.speak()
-    await client.has("sound", bool)
-    await client.has("state", lambda state: state == "speaking")
-    assert await client.segment() == "You have twelve dollars."
-    await client.has("sound", lambda loud: not loud)
-
-
-async def test_an_interruption_is_heard_at_once(stage, client):
-    """Page, Client events: user.interrupt; Transcription: closes with only the words that were spoken."""
-    words = " ".join(["word"] * 200)
-    stage.brain.on_text = lambda agent, text: agent.speak(words, 20)
-    await client.say("tell me")
-    await client.has("words")
-    await client.send("user.interrupt")
-    said = await client.segment()
-    assert words.startswith(said.strip())
-    assert 0 < len(said) < len(words) / 2
-    await client.has("sound", lambda loud: not loud)
-    assert client.came[-1] != ("state", "speaking")
 
 
 async def test_a_reply_without_sound_is_written_alone(stage, client):
@@ -160,11 +124,11 @@ async def test_a_client_that_lost_its_connection_goes_on(stage, client, livekit)
     """Page, Agent state: sticky, also for who reconnects; Compatibility rules: no replay."""
     await livekit.do("cut", room=client.session["session_id"], identity=client.me.identity)
     await client.has("reconnected")
-    stage.brain.audio = b""
     await client.say("again")
     assert await client.segment() == "You said again."
     assert client.agent.attributes["lk.agent.state"] in ("thinking", "listening")
-    await stage.brain.until(lambda: any(stage.brain.audio))
+    async with client.speaking():
+        await stage.brain.until(lambda: any(stage.brain.audio))
 
 
 async def test_an_agent_that_lost_its_connection_goes_on(stage, client, livekit):
@@ -189,7 +153,35 @@ async def test_the_second_of_the_same_identity_takes_the_place_of_the_first(stag
     await stage.brain.closed.wait()
 
 
-async def test_who_comes_late_reads_the_state_and_is_greeted(livekit):
+async def test_sound_goes_both_ways_with_its_words_and_stops_at_an_interruption(livekit):
+    """Page, Channels: audio tracks; Transcription: the user's words under the user's identity, the agent's paced, and cut."""
+    brain = Voice()
+    async with serving(livekit, brain) as host, host.fish() as client:
+        async with client.speaking():
+            await brain.until(lambda: any(brain.audio))
+        brain.port.emit(TurnBegin("u", "listening"))
+        brain.port.emit(Transcript("u", "user", "lock the", False))
+        brain.port.emit(Transcript("u", "user", "lock the door", True))
+        brain.port.emit(TurnEnd("u"))
+        assert await client.segment("user") == "lock the"
+        assert await client.segment("user") == "lock the door"
+        one, two = (told["attributes"] for told in client.of("segment"))
+        assert one["lk.segment_id"] == two["lk.segment_id"]
+        assert (one["lk.transcription_final"], two["lk.transcription_final"]) == ("false", "true")
+        words = " ".join(["word"] * 200)
+        brain.speak(words, 20)
+        await client.has("sound", bool)
+        await client.has("state", lambda state: state == "speaking")
+        await client.has("words", lambda told: told[0] == "agent")
+        await client.send("user.interrupt")
+        said = await client.segment()
+        assert words.startswith(said.strip())
+        assert 0 < len(said) < len(words) / 2
+        await client.has("sound", lambda loud: not loud)
+        assert client.of("state")[-1] == "listening"
+
+
+async def test_who_comes_late_reads_the_state_and_is_greeted_and_a_host_that_stops_says_so(livekit):
     """Page, Agent state: who connects late reads the current value immediately."""
     async with serving(livekit, Voice(answers), overrides=("first_message_prompt",)) as host:
         _, session = await host.create(overrides={"first_message_prompt": "Greet."})
@@ -197,6 +189,9 @@ async def test_who_comes_late_reads_the_state_and_is_greeted(livekit):
         async with Client(session) as client:
             assert client.came[:2] == [("join", client.agent.identity), ("state", "initializing")]
             assert await client.segment() == "You said Greet.."
+            host.stop.set()
+            assert (await client.event("session.ended"))["reason"] == "agent_hangup"
+            await client.has("left")  # while the client waits for that
 
 
 async def test_a_room_that_is_deleted_is_over_and_so_is_the_agent(livekit):
@@ -205,14 +200,6 @@ async def test_a_room_that_is_deleted_is_over_and_so_is_the_agent(livekit):
         await livekit.do("delete", room=client.session["session_id"])
         await brain.closed.wait()
         assert await client.next("disconnected") == rtc.DisconnectReason.ROOM_DELETED
-
-
-async def test_a_host_that_stops_says_so_before_it_leaves(livekit):
-    async with serving(livekit, Voice(answers)) as host, contextlib.AsyncExitStack() as stack:
-        client = await stack.enter_async_context(host.fish())
-        host.stop.set()
-        assert (await client.event("session.ended"))["reason"] == "agent_hangup"
-        await client.has("left")
 
 
 async def test_a_livekit_server_that_is_not_there_or_refuses_the_key_is_503(livekit, monkeypatch, caplog):
@@ -243,8 +230,7 @@ async def test_nothing_is_left_of_a_session(livekit):
     async with serving(livekit, brain) as host:
         await host.create(agent_id="")  # its connection stays open for the next one
         before = asyncio.all_tasks()
-        async with host.fish() as client:
-            await client.speaks()
+        async with host.fish() as client, client.speaking():
             await brain.until(lambda: any(brain.audio))
             brain.speak(seconds=5)
             await client.has("sound", bool)
@@ -302,6 +288,43 @@ async def test_messages_that_the_sdk_does_not_take_are_dropped_and_too_many_end_
     assert told.heard == []
     room.event(b"{}")
     assert told.heard == ["it takes no more messages"]
+
+
+async def test_a_state_that_is_not_confirmed_keeps_no_other_back(monkeypatch):
+    monkeypatch.setattr(fish_room, "STATE_S", 0.01)
+    told, news = [], asyncio.Event()
+
+    class Me:
+        async def set_attributes(self, attributes):
+            told.append(attributes["lk.agent.state"])
+            news.set()
+            if len(told) == 1:
+                await asyncio.Event().wait()
+
+    class Silent(fish_room.Room):
+        _me = Me()
+
+    async def until(*states):
+        async with asyncio.timeout(DEADLINE_S):
+            while told != list(states):
+                news.clear()
+                await news.wait()
+
+    room = Silent("user", Told())
+    telling = asyncio.create_task(room._tell_states())
+    room.state("initializing")
+    room.state("listening")
+    await until("listening")
+    room.state("thinking")
+    await until("listening", "thinking")
+    room._on_away()
+    room.state("speaking")
+    await asyncio.sleep(0)
+    assert told == ["listening", "thinking"]
+    room._on_again()
+    await until("listening", "thinking", "speaking")
+    telling.cancel()
+    await asyncio.wait({telling})
 
 
 async def test_why_a_room_was_lost_is_told_also_if_it_is_not_known():

@@ -36,6 +36,8 @@ CONNECT_S = 10.0
 """To be in the room."""
 SEND_S = 10.0
 """For the SDK to take one message."""
+STATE_S = 1.0
+"""For the server to confirm a state; the SDK can miss that, and then waits 5 s."""
 QUEUED = 2048
 """Messages that may wait for it; more end the session."""
 AHEAD_S = 2.0
@@ -100,7 +102,10 @@ class Room:
         self._given = 0.0
         """Seconds of sound that the SDK was given, less what was cleared."""
         self._writer: rtc.TextStreamWriter | None = None
-        self._state: State | None = "initializing"
+        self._state: State = "initializing"
+        self._told: State | None = "initializing"
+        """The state that the server was told last."""
+        self._changed = asyncio.Event()
         self._there = False
         self._away = False
         """The SDK is joining anew: attributes that are set meanwhile are lost."""
@@ -137,6 +142,7 @@ class Room:
         self.joined = True
         self._tasks = [
             self._loop.create_task(self._send_all()),
+            self._loop.create_task(self._tell_states()),
             self._loop.create_task(self._speak(self._source)),
         ]
         if self._user in room.remote_participants:
@@ -173,11 +179,9 @@ class Room:
         )
 
     def state(self, state: State) -> None:
-        """The sticky state."""
-        if state != self._state:
-            self._state = state
-            if not self._away:
-                self._put(lambda: self._me.set_attributes({STATE: state}))
+        """The sticky state; one that is soon over may not be told."""
+        self._state = state
+        self._changed.set()
 
     def said(self, segment: str, text: str, *, final: bool) -> None:
         """The user's words, under the user's identity: they replace those of the same segment."""
@@ -241,6 +245,20 @@ class Room:
                 log.info("a message was not taken within %g s; it is dropped", SEND_S)
             except (rtc.StreamError, rtc.participant.PublishDataError, RuntimeError) as error:
                 log.info("a message could not be sent: %s", error)
+
+    async def _tell_states(self) -> None:
+        """Beside the messages, so that none waits for the server's answer."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            if self._away or self._told == self._state:
+                continue
+            self._told = self._state
+            try:
+                async with asyncio.timeout(STATE_S):
+                    await self._me.set_attributes({STATE: self._state})
+            except TimeoutError:
+                log.debug("a state was not confirmed within %g s", STATE_S)
 
     # --- the agent's voice
 
@@ -311,9 +329,8 @@ class Room:
         self._away = False
         if self._there and self._user not in self._room.remote_participants:
             self._leaves()
-        state, self._state = self._state, None
-        if state is not None:
-            self.state(state)
+        self._told = None
+        self._changed.set()
 
     def _leaves(self) -> None:
         self._there = False
