@@ -5,6 +5,7 @@ import contextlib
 import gc
 import json
 import weakref
+from socket import SO_RCVBUF, SO_SNDBUF, SOL_SOCKET
 from types import SimpleNamespace
 
 import pytest
@@ -273,14 +274,15 @@ async def test_facade_that_does_not_read_is_left_all_the_same(monkeypatch):
         await connection.says(hello())
         await connection.hears("audio")
         connection.socket.transport.pause_reading()
+        connection.socket.transport.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_RCVBUF, 4096)
         await left.wait()
 
     async with facade(deaf) as there, talking(there) as (agent, _):
         agent.user_audio(SPEECH)
         await until(agent.calling)
-        for _ in range(100):
-            agent.send({"type": "tool_result", "tool_result": {"call_id": "x", "result": "y" * 200_000}})
         link = agent._link
+        link._socket.transport.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_SNDBUF, 4096)
+        agent.send({"type": "tool_result", "tool_result": {"call_id": "x", "result": "y" * 8_000_000}})
         await until(lambda: link._socket.transport.get_write_buffer_size() > 1 << 16)
         await agent.close()
         assert link._socket.transport.is_closing()
