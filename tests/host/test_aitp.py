@@ -359,7 +359,7 @@ async def test_speech_goes_up_in_pieces_of_100_ms_and_its_end_is_told(peer):
         assert agent._dialogue._ears  # so that late words are told from an answer
         assert [event.state for event in port.all(TurnBegin)] == ["listening"]
         assert sum(len(event.payload) for event in port.all(Audio)) == 0.2 * 48_000
-        assert port.all(Transcript)[-1].text in ("All right.", "What is said.")
+        assert [one.text for one in port.all(Transcript) if one.text][-1] in ("All right.", "What is said.")
 
 
 async def test_all_of_the_speech_is_sent_before_its_end():

@@ -133,7 +133,8 @@ def test_spoken_turn_goes_from_listening_to_the_end(stage):
         ("Turn on the light.", False),
         ("Turn on the light.", True),
     ]
-    assert [event.text for event in stage.all(Transcript) if event.role == "agent"] == ["It is on."]
+    told = [(event.text, event.final) for event in stage.all(Transcript) if event.role == "agent"]
+    assert told == [("It is on.", False), ("", True)]
     assert len(stage.all(Audio)) == len(stage.all(AudioEnd)) == len(stage.all(TurnEnd)) == 1
 
 

@@ -383,13 +383,18 @@ class Dialogue(Turns):
         role, text = found
         if role == "user":
             self._on_heard(text)
-        elif (turn := self._turn) is not None and not turn.ended and (turn.asked or turn.heard or turn.out):
-            if self._responding() is None:
-                return
+            return
+        turn = self._turn
+        if (
+            turn is None
+            or not (turn.asked or turn.heard or turn.out)
+            or (turn.ended and not self._reopen(turn))
+        ):
+            return
+        if self._responding() is not None:
+            turn.captioned = True
             turn.speak("" if turn.texted else text)
             self._outlet.say(Transcript(turn.key, "agent", text, final=False, item=turn.item))
-        elif self._turn is not None and self._turn.open:
-            self._outlet.say(Transcript(self._turn.key, "agent", text, final=False, item=self._turn.item))
 
     def _on_heard(self, text: str) -> None:
         """The next of the user's words."""

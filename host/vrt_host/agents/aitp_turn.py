@@ -43,6 +43,8 @@ class Turn:
     item: str | None = None
     open: bool = False
     texted: bool = False
+    captioned: bool = False
+    """Its words were told as they were spoken."""
     recorded: bool = False
     """It answers a whole message of speech: the server may send a text, say that it is done, and then send its sound."""
     done: bool = False

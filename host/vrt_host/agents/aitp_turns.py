@@ -74,10 +74,14 @@ class Turns:
     def _go_on(self) -> Turn:
         """The turn for what the server says unasked: the last one, if that has not ended for the device, else a new one."""
         turn = self._turn
-        if turn is None or not self._outlet.reopen(turn.key):
-            return self._begin("thinking")
+        return turn if turn is not None and self._reopen(turn) else self._begin("thinking")
+
+    def _reopen(self, turn: Turn) -> bool:
+        """Whether a turn that has ended goes on, since the device does not know of its end."""
+        if not self._outlet.reopen(turn.key):
+            return False
         turn.ended = turn.asked = False
-        return turn
+        return True
 
     def _end_item(self, turn: Turn) -> None:
         if turn.open and turn.item is not None:
@@ -89,6 +93,8 @@ class Turns:
     def _finish(self, turn: Turn) -> None:
         """All of the answer has come."""
         self._tell_heard(turn, now=True)
+        if turn.captioned:
+            self._outlet.say(Transcript(turn.key, "agent", "", final=True, item=turn.item))
         self._end_item(turn)
         if turn.texted:
             self._outlet.say(Text(turn.key, "", final=True))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from vrt_host.agents.base import PCM16_24K, AgentEvent, Audio, Port, Text, TurnEnd
+from vrt_host.agents.base import PCM16_24K, AgentEvent, Audio, Port, Text, Transcript, TurnEnd
 
 OUTPUT = PCM16_24K
 MOST_BYTES = 180 * OUTPUT.bytes_per_second
@@ -51,8 +51,7 @@ class Mouth:
         """Take back the end of a turn, if that was not said yet: more has come."""
         if TurnEnd(turn) not in self._events:
             return False
-        ends = TurnEnd(turn), Text(turn, "", final=True)
-        self._events = deque(event for event in self._events if event not in ends)
+        self._events = deque(event for event in self._events if not (event.turn == turn and _ends(event)))
         return True
 
     async def talk(self, port: Port) -> None:
@@ -74,3 +73,10 @@ class Mouth:
         while self.waiting_bytes > MOST_BYTES or len(self._events) > EVENTS:
             self._room.clear()
             await self._room.wait()
+
+
+def _ends(event: AgentEvent) -> bool:
+    """Whether it says that there is no more."""
+    return isinstance(event, TurnEnd) or (
+        isinstance(event, Text | Transcript) and event.final and not event.text
+    )
