@@ -282,7 +282,8 @@ async def test_facade_that_does_not_read_is_left_all_the_same(monkeypatch):
         await until(agent.calling)
         link = agent._link
         link._socket.transport.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_SNDBUF, 4096)
-        agent.send({"type": "tool_result", "tool_result": {"call_id": "x", "result": "y" * 8_000_000}})
+        for _ in range(10):
+            agent.send({"type": "tool_result", "tool_result": {"call_id": "x", "result": "y" * 900_000}})
         await until(lambda: link._socket.transport.get_write_buffer_size() > 1 << 16)
         await agent.close()
         assert link._socket.transport.is_closing()
