@@ -156,6 +156,11 @@ PROOFS = {
     "agents.fish_room.AGENT_S": _FISH_ROOM + "agent_that_does_not_come_within_15_s_is_given_up",
     "agents.fish_room.AUDIENCE_S": _FISH_ROOM + "audio_waits_until_somebody_listens_and_is_bounded",
     "agents.fish_room._MIC_BYTES": _FISH_ROOM + "audio_waits_until_somebody_listens_and_is_bounded",
+    "agents.fish_room._MESSAGES": _FISH_ROOM + "messages_that_wait_are_bounded",
+    "agents.fish.ENDED_S": _FISH_ROOM
+    + "agent_that_says_that_it_ends_the_session_and_does_not_is_left_after_10_s",
+    "agents.fish_dialogue._CALLED": _FISH_DIALOGUE + "ids_of_64_calls_and_ends_are_remembered",
+    "agents.fish_own._REMEMBERED": _FISH_DIALOGUE + "ids_of_64_calls_and_ends_are_remembered",
     "agents.fish_room.BYE_S": _FISH_ROOM + "session_is_hung_up_at_the_end",
     "agents.fish_messages.RESULT_BYTES": _FISH_DIALOGUE + "result_has_60000_bytes",
     "agents.fish_dialogue._HELD": _FISH_DIALOGUE + "what_waits_for_the_next_session_is_bounded",

@@ -1,9 +1,13 @@
 """The agent `fish` against the service of peers/fish: creation of sessions, and what no room is needed for (`fish_line`)."""
 
+import logging
+
+import numpy as np
 import pytest
 import pytest_asyncio
-from agent_stage import started
+from agent_stage import logged, started
 from peers.fish_user import LineAgent
+from peers.plan import quiet, tone
 from peers.process import PeerProcess
 from vrt_host.agents import fish_session
 from vrt_host.agents.base import Call, OwnCall, OwnResult, Tool, ToolResult
@@ -59,6 +63,8 @@ def talking(peer, *tools, **given):
         ({"agent_id": "a", "overrides": {"voice": "v"}}, "there is no 'voice'"),
         ({"agent_id": "a", "overrides": {"first_message": "a", "first_message_prompt": "b"}}, "not both"),
         ({"agent_id": "a", "tool_timeout_s": 121}, "120"),
+        ({"agent_id": "a", "tool_timeout_s": 0.9}, "1"),
+        ({"agent_id": "a", "name": "n" * 129}, "128"),
     ],
 )
 async def test_options_that_cannot_be_are_told_at_the_start(table, said, tmp_path):
@@ -104,7 +110,11 @@ async def test_request_has_what_is_set_and_nothing_else(peer):
         (403, {"error": "agent is not public"}, "key", "public"),
         (500, {}, "unreachable", "HTTP status 500"),
         (302, {}, "version", "elsewhere"),
-        (201, SESSION | {"transport": "pigeon"}, "version", "unsupported transport 'pigeon'"),
+        (201, SESSION | {"transport": "pigeon"}, "version", 'unsupported transport "pigeon"'),
+        (201, {"transport": "pigeon", "loft": "x"}, "version", 'unsupported transport "pigeon"'),
+        (201, SESSION | {"transport": 1}, "version", "unsupported transport 1"),
+        (200, SESSION, "refused", "HTTP status 200"),
+        (201, SESSION | {"transport": None}, "malformed", "lacks"),
         (201, SESSION | {"expires_at": "2020-01-01T00:00:00Z"}, "expired", "only until 2020"),
         (201, SESSION | {"expires_at": "soon"}, "malformed", "soon"),
         (201, SESSION | {"token": None}, "malformed", "lacks"),
@@ -161,3 +171,20 @@ async def test_call_that_wants_no_answer_gets_none(peer):
         port.agent.tool_result(call.turn, ToolResult(call.call, True, 1))
         await port.ends()
         assert peer.count("result") == 0
+
+
+async def test_open_microphone_does_not_call_again_who_hung_up_and_speech_does(peer, caplog):
+    """Else each call would begin another one, with a first message, until somebody looks at the bill."""
+    hiss = np.random.default_rng(1).normal(0, 40, 48_000).astype("<i2").tobytes()
+    async with talking(peer) as port:
+        port.agent.user_text("Hello.")
+        await port.ends()
+        with caplog.at_level(logging.WARNING):
+            await peer.do("leave")
+            await logged(caplog, "its room is over")
+        for sound in (quiet(1, "pcm16", 48_000), hiss, tone(0.05, "pcm16", 48_000), hiss):
+            port.agent.user_audio(sound)
+        assert not port.agent._wanted.is_set()
+        await peer.seen("session")
+        port.agent.user_audio(tone(0.3, "pcm16", 48_000))
+        await peer.seen("session")

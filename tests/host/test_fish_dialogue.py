@@ -5,7 +5,7 @@ import json
 import pytest
 from peers import vectors
 from peers.plan import quiet, tone
-from vrt_host.agents import fish_dialogue, fish_messages, fish_sound, fish_turn
+from vrt_host.agents import fish_dialogue, fish_messages, fish_own, fish_sound, fish_turn
 from vrt_host.agents.base import (
     AgentError,
     Audio,
@@ -28,6 +28,31 @@ from vrt_host.agents.provider import ProviderError
 
 LOUD = tone(0.01, "pcm16", 48_000)
 QUIET = quiet(0.01, "pcm16", 48_000)
+CALL = {"type": "client_tool.call", "callId": "c", "toolName": "lock", "params": {}, "expectsResponse": True}
+STARTED = {"type": "tool.started", "callId": "c", "toolName": "w", "toolSource": "mcp", "input": "{}"}
+COMPLETED = {"type": "tool.completed", "callId": "c", "toolName": "w", "toolSource": "mcp", "output": "{}"}
+BROKEN = [
+    b"",
+    b"\xff",
+    b"{",
+    b"[]",
+    b"1",
+    b"{}",
+    b'{"type": 1}',
+    b"[" * 100_000,
+    *(
+        json.dumps({name: value for name, value in message.items() if name != left_out}).encode()
+        for message in (CALL, STARTED, COMPLETED, {"type": "error", "code": "provider_error"})
+        for left_out in message.keys() - {"type", "output"}
+    ),
+    *(
+        json.dumps(CALL | wrong).encode()
+        for wrong in ({"callId": 1}, {"params": []}, {"params": None}, {"expectsResponse": "yes"})
+    ),
+    *(json.dumps(CALL | {"params": {"x": float(number)}}).encode() for number in ("nan", "inf", "-inf")),
+    b'{"type": "session.ended"}',
+]
+"""Packets that are not of the protocol: of every kind."""
 STILL, LATE = round(100 * fish_dialogue.SETTLE_S), round(100 * fish_dialogue.LATE_S)
 
 
@@ -80,6 +105,9 @@ class Room:
     def wanted(self):
         self.wants = True
 
+    def ended(self):
+        self.events.append("ended")
+
     def passes(self, seconds):
         """Time."""
         until = self.time + seconds
@@ -116,6 +144,10 @@ class Room:
         result = ToolResult(call.call, code is None, output, code, "words" if code else "")
         self.dialogue.tool_result(call.turn, result)
 
+    def ends_own(self, id_):
+        about = {"toolName": "weather", "toolSource": "mcp", "nodeId": "main"}
+        self.feeds({"type": "tool.completed", "callId": id_, "output": "1", **about})
+
     def calls(self, name="lock", id_="c", **more):
         call = {
             "type": "client_tool.call",
@@ -139,8 +171,8 @@ def ready(*tools, **options):
 NOT_HERE = {
     "session.transport": "test_fish: creation of sessions",
     "session.expired": "test_fish: creation of sessions",
-    "session.no-agent": "test_fish: the room",
-    "session.hangup": "test_fish: the room",
+    "session.no-agent": "test_fish_room: joining",
+    "session.hangup": "test_fish_room: ends",
     "turn.activity": "nothing that a device does is typing",
 }
 FLOWS = {
@@ -411,16 +443,66 @@ def test_call_that_comes_twice_runs_once_and_one_that_wants_no_answer_gets_none(
     room.calls(expectsResponse=False)
     (call,) = room.all(Call)
     room.gives(call, 1)
+    room.calls()  # once more, when it is settled
+    assert room.all(Call) == [call]
     assert room.sent == []
+    room.dialogue.over(lost())
+    room.dialogue.joined()  # another session, with ids of its own
+    room.calls()
+    assert len(room.all(Call)) == 2
+
+
+def test_ids_of_64_calls_and_ends_are_remembered():
+    room = ready("lock")
+    for number in range(99):
+        room.calls(id_=f"c{number}")
+        room.ends_own(f"o{number}")
+    assert len(room.dialogue._called) == fish_dialogue._CALLED == 64
+    assert len(room.dialogue._own._ended) == fish_own._REMEMBERED == 64
+
+
+def test_interruption_before_within_and_after_a_call():
+    room = ready("lock")
+    room.types()
+    room.feeds(State("thinking"))
+    room.interrupts()
+    room.calls(id_="before")
+    room.feeds(State("listening"))
+    room.types()
+    room.calls(id_="within")
+    room.gives(room.all(Call)[0], code="INTERRUPTED")  # by the turn manager
+    room.interrupts()
+    room.feeds(State("listening"))
+    room.types()
+    room.calls(id_="after")
+    room.gives(room.all(Call)[1], 1)
+    room.interrupts()
+    room.says("It is locked.", rests=False)
+    assert room.alive is None
+    sent = [(one["type"], one.get("callId")) for one in room.sent if one["type"] != "user.message"]
+    assert sent == [
+        ("user.interrupt", None),
+        ("client_tool.result", "before"),
+        ("client_tool.result", "within"),
+        ("user.interrupt", None),
+        ("client_tool.result", "after"),
+        ("user.interrupt", None),
+    ]
+    failed = [one["result"].split(":")[0] for one in room.sent if one.get("isError")]
+    assert failed == ["INTERRUPTED"] * 2
 
 
 def test_result_after_30_s_is_not_sent():
-    """Page, client_tool.call: 30 s, which the agent waits by default."""
-    room = ready("lock")
-    room.calls()
-    room.passes(30.1)
-    room.gives(room.all(Call)[0], 1)
-    assert room.sent == []
+    """Page, client_tool.call: 30 s, which the agent waits by default; 1 to 120 s, as is configured there."""
+    for given, waits_s in (({}, 30), ({"tool_timeout_s": 1}, 1), ({"tool_timeout_s": 120}, 120)):
+        room = ready("lock", **given)
+        room.calls(id_="in time")
+        room.passes(waits_s)
+        room.gives(room.all(Call)[0], 1)
+        room.calls(id_="late")
+        room.passes(waits_s + 0.1)
+        room.gives(room.all(Call)[1], 1)
+        assert [one["callId"] for one in room.sent] == ["in time"]
 
 
 @pytest.mark.parametrize(("size", "fails"), [(59_946, False), (59_947, True)])
@@ -441,6 +523,16 @@ def test_tool_that_the_device_has_not_is_an_error():
     assert room.all(Call) == []
 
 
+def test_payload_of_more_than_4_kb_is_shown_as_far_as_it_was_sent():
+    """Page, "Tool lifecycle": cut at the source at 4 KB, so that it is no JSON any more."""
+    room = ready()
+    room.types()
+    cut = json.dumps({"text": "a" * 5_000})[:4_096]
+    room.feeds(STARTED | {"nodeId": "main", "input": cut, "inputTruncated": True})
+    (shown,) = room.all(OwnCall)
+    assert shown.arguments == {"input": cut}
+
+
 def test_own_tools_are_shown_in_a_turn_and_what_is_cut_is_shown_as_it_is():
     room = ready()
     about = {"toolName": "weather", "toolSource": "mcp", "nodeId": "main"}
@@ -448,17 +540,37 @@ def test_own_tools_are_shown_in_a_turn_and_what_is_cut_is_shown_as_it_is():
     room.types()
     room.feeds({"type": "tool.started", "callId": "1", "input": '{"a": [', "inputTruncated": True, **about})
     room.feeds({"type": "tool.failed", "callId": "1", "error": "no", **about})
-    room.feeds({"type": "tool.completed", "callId": "2", "output": "1", **about})
+    room.feeds({"type": "tool.failed", "callId": "1", "error": "no", **about})  # there is one end of each
+    room.ends_own("2")
     assert [one.arguments for one in room.all(OwnCall)] == [{"input": '{"a": ['}, {}]
     assert [one.code for one in room.all(OwnResult)] == ["FAILED", None]
 
 
 def test_malformed_packets_are_told_once_and_unknown_ones_never():
     room = ready()
-    for data in (b"\xff", b"[]", b"{", b'{"type": 1}', b'{"type": "error"}', b'{"type": "client_tool.call"}'):
-        room.feeds(Packet(data))
     room.feeds({"type": "agent.telepathy"}, State("dreaming"))
+    assert room.all(AgentError) == []
+    for data in BROKEN:
+        room.feeds(Packet(data))
     assert len(room.all(AgentError)) == 1
+    room.types()
+    assert room.sent[-1]["type"] == "user.message"
+
+
+@pytest.mark.parametrize("data", BROKEN)
+def test_each_kind_of_malformed_packet_is_told_and_nothing_comes_of_it(data):
+    room = ready("lock")
+    room.feeds(Packet(data))
+    (error,) = room.events
+    assert "malformed" in error.message or "it sent a" in error.message
+    assert error.recoverable
+    assert room.sent == []
+
+
+def test_session_that_the_agent_says_it_ends_is_left():
+    room = ready()
+    room.feeds({"type": "session.ended", "reason": "a new one"})
+    assert room.events == ["ended"]
 
 
 @pytest.mark.parametrize("code", ["provider_error", "internal_error", "later"])

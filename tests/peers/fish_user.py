@@ -40,6 +40,9 @@ class LineRoom:
     def send(self, message):
         self._out.put_nowait(messages.encode(message).decode())
 
+    def give_up(self):
+        self.events.put_nowait(Over(ProviderError("gone", "the agent has ended the session"), True))
+
     async def close(self):
         for task in self._tasks:
             task.cancel()

@@ -26,7 +26,7 @@ from vrt_host.agents.fish_dialogue import Dialogue
 from vrt_host.agents.fish_messages import Message
 from vrt_host.agents.fish_options import Options
 from vrt_host.agents.fish_room import FishRoom, Over
-from vrt_host.agents.fish_sound import SOUND
+from vrt_host.agents.fish_sound import SOUND, Speech
 from vrt_host.agents.options import shown
 from vrt_host.agents.provider import Backoff, ProviderError
 from vrt_host.agents.tasks import Tasks
@@ -35,6 +35,9 @@ from vrt_host.errors import AgentStartError
 log = logging.getLogger(__name__)
 
 __all__ = ["FishAgent", "Options"]
+
+ENDED_S = 10.0
+"""From `session.ended` to the end of the room (`agentSession.ts`); then we leave."""
 
 
 class FishAgent(Agent):
@@ -54,6 +57,7 @@ class FishAgent(Agent):
         self._room: FishRoom | None = None
         self._context: Json = None
         self._wanted = asyncio.Event()
+        self._speech = Speech()
         self._closed = False
 
     async def start(self, session: SessionInfo, port: Port) -> None:
@@ -86,8 +90,9 @@ class FishAgent(Agent):
         self._dialogue.user_text(text)
 
     def user_audio(self, payload: bytes) -> None:
-        """`Agent.user_audio`; while there is no session, it is lost."""
-        self._wanted.set()
+        """`Agent.user_audio`; while there is no session, it is lost, but for that somebody speaks."""
+        if self._speech.heard(payload):
+            self._wanted.set()
         if self._room is not None:
             self._room.hear(payload)
 
@@ -127,6 +132,11 @@ class FishAgent(Agent):
         """To the log and to the device."""
         log.log(logging.WARNING if error.passing else logging.ERROR, "%s", self._line(error))
         self.emit(error.event(self.name, turn, self._secrets()))
+
+    def ended(self) -> None:
+        """`Outlet.ended`."""
+        if (room := self._room) is not None:
+            self.later(ENDED_S, room.give_up)
 
     def wanted(self) -> None:
         """There is something to say."""

@@ -48,6 +48,7 @@ MUTED_S = 1.0
 """An agent that was interrupted rests by then, whatever it says."""
 _TOLD = 8
 _HELD = 16
+_CALLED = 64
 _RESTS = ("listening", "idle")
 _STATES = ("initializing", *_RESTS, "thinking", "speaking")
 
@@ -75,6 +76,7 @@ class Dialogue:
         """It has a track."""
         self._said = Said()
         self._calls: dict[str, OpenCall] = {}
+        self._called: deque[str] = deque(maxlen=_CALLED)
         self._own = OwnTools(outlet)
         self._ending = Ending(outlet, self._settled)
         self._answering = Alarm(outlet, self._unanswered)
@@ -86,6 +88,8 @@ class Dialogue:
         """A session of Fish's, which knows nothing of the one before."""
         self._online = True
         self._malformed = False
+        self._called.clear()
+        self._own.joined()
         if said := self._said.told():
             self._untold.appendleft(f"(What was said before, in a session that is over: {said})")
 
@@ -122,9 +126,8 @@ class Dialogue:
 
     def close(self) -> None:
         """Nothing is due any more."""
-        self._ending.stop()
-        self._answering.stop()
-        self._muting.stop()
+        for alarm in (self._ending, self._answering, self._muting):
+            alarm.stop()
 
     # --- what the user and the device do
 
@@ -261,8 +264,7 @@ class Dialogue:
             if turn is not None:
                 turn.out = True
                 if state == "speaking":
-                    turn.spoke = turn.aloud = True
-                    turn.sounded = False
+                    turn.spoke, turn.aloud, turn.sounded = True, True, False
                 self._answering.set(ANSWER_S)
                 if turn.heard is not None and state == "thinking":
                     self._outlet.emit(TurnState(turn.key, "thinking"))
@@ -387,14 +389,17 @@ class Dialogue:
                 self._on_failed(code)
             case Ended(reason):
                 log.info("fish: the session ends: %.80s", reason)
+                self._outlet.ended()
 
     def _on_call(self, call: ToolCall) -> None:
-        if any(one.id == call.id for one in self._calls.values()):
+        if call.id in self._called:
+            log.warning("fish: the call %.40r came twice; it runs once", call.id)
             return
+        self._called.append(call.id)
         turn = self._mine()
         if turn is None or call.name not in self._tools:
-            why = messages.NOT_RUN if turn is None else messages.unknown_tool(call.name, self._tools)
             if call.expects:
+                why = messages.NOT_RUN if turn is None else messages.unknown_tool(call.name, self._tools)
                 self._outlet.send(messages.failure(call.id, why))
             self._settle()
             return
@@ -447,11 +452,9 @@ class Dialogue:
         return turn.out and not open_ and self._state in _RESTS
 
     def _settled(self) -> None:
-        turn = self._turn
-        if turn is not None and self._may_end(turn):
-            self._end(turn)
-        elif turn is not None:
-            self._end_item(turn)
+        if (turn := self._turn) is not None:
+            end = self._end if self._may_end(turn) else self._end_item
+            end(turn)
 
     def _end_item(self, turn: Turn) -> None:
         if turn.item is not None:

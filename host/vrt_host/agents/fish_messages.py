@@ -78,7 +78,7 @@ class Malformed(Exception):
 def parse(data: bytes) -> Event | None:
     """One packet of `agent-event`; None for a type that is unknown. Unknown members are passed over."""
     try:
-        message = json.loads(data)
+        message = json.loads(data, parse_constant=_no_json)
     except (ValueError, RecursionError):
         raise Malformed("it sent a packet that is no JSON") from None
     if not isinstance(message, dict) or not isinstance(type_ := message.get("type"), str):
@@ -87,6 +87,11 @@ def parse(data: bytes) -> Event | None:
         return _event(type_, message)
     except (KeyError, TypeError):
         raise Malformed(f"it sent a {type_} that lacks something") from None
+
+
+def _no_json(constant: str) -> None:
+    """NaN and infinities, which Python reads."""
+    raise ValueError(constant)
 
 
 def _event(type_: str, message: Message) -> Event | None:
@@ -122,7 +127,7 @@ def _tool(message: Message) -> tuple[str, str, str]:
 def _input(text: str) -> Mapping[str, Json]:
     """JSON as text, which may have been cut."""
     try:
-        value = json.loads(text)
+        value = json.loads(text, parse_constant=_no_json)
     except (ValueError, RecursionError):
         return {"input": text}
     return value if isinstance(value, dict) else {"input": value}

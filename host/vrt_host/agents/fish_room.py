@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any
@@ -19,9 +20,19 @@ from vrt_host.agents import fish_messages as messages
 from vrt_host.agents.fish_messages import Message
 from vrt_host.agents.fish_session import Ticket
 from vrt_host.agents.fish_sound import SOUND
+from vrt_host.agents.outbox import Outbox
 from vrt_host.agents.provider import ProviderError
 
 log = logging.getLogger(__name__)
+
+
+def _is_no_chatter(record: logging.LogRecord) -> bool:
+    """Not what the SDK tells of each connection and, in the agent's own words, of each stream that nobody reads."""
+    return record.levelno >= logging.WARNING or f"{os.sep}livekit{os.sep}" not in record.pathname
+
+
+logging.getLogger("livekit").setLevel(logging.WARNING)
+logging.getLogger().addFilter(_is_no_chatter)  # some of it goes there
 
 AGENT_S = 15.0
 """From the connection to the agent's arrival (`agentSession.ts`)."""
@@ -31,6 +42,7 @@ _FRAME_MS = 20
 _FRAME_BYTES = SOUND.bytes_per_second * _FRAME_MS // 1000
 _MIC_BYTES = 5 * SOUND.bytes_per_second
 _QUEUE_MS = 200
+_MESSAGES = 64
 BYE_S = 0.5
 """For the agent to leave, when it was told that the user hangs up."""
 _HUNG_UP = (
@@ -105,7 +117,7 @@ class FishRoom:
         self._mic = bytearray()
         self._mic_dropped = False
         self._to_hear = asyncio.Event()
-        self._outbox: asyncio.Queue[Message] = asyncio.Queue()
+        self._outbox = Outbox[Message]("fish", _MESSAGES)
         room = self._room
         room.on("participant_connected", lambda one: self._agent.set())
         room.on("participant_disconnected", self._on_left)
@@ -162,7 +174,11 @@ class FishRoom:
 
     def send(self, message: Message) -> None:
         """On `client-event`, in order."""
-        self._outbox.put_nowait(message)
+        self._outbox.put(message)
+
+    def give_up(self) -> None:
+        """The agent has ended the session, and nothing follows."""
+        self._end(ProviderError("gone", "the agent has ended the session"), hung_up=True)
 
     async def close(self) -> None:
         """Hang up, and leave."""
@@ -201,14 +217,19 @@ class FishRoom:
 
     async def _send(self) -> None:
         while True:
-            message = await self._outbox.get()
-            try:
-                await self._publish(message)
-            except rtc.participant.PublishDataError as error:
-                log.warning("fish: %s was not delivered: %s", message["type"], error)
-                if message["type"] == "client_tool.result":
-                    with contextlib.suppress(rtc.participant.PublishDataError):
-                        await self._publish(messages.failure(message["callId"], "could not be delivered"))
+            await self._outbox.news.wait()
+            self._outbox.news.clear()
+            while self._outbox.messages:
+                await self._deliver(self._outbox.messages.popleft())
+
+    async def _deliver(self, message: Message) -> None:
+        try:
+            await self._publish(message)
+        except rtc.participant.PublishDataError as error:
+            log.warning("fish: %s was not delivered: %s", message["type"], error)
+            if message["type"] == "client_tool.result":
+                with contextlib.suppress(rtc.participant.PublishDataError):
+                    await self._publish(messages.failure(message["callId"], "could not be delivered"))
 
     async def _publish(self, message: Message) -> None:
         await self._room.local_participant.publish_data(

@@ -51,6 +51,9 @@ async def create(options: Options, context: Json) -> Ticket:
                 body += more
             wait = answer.headers.get("Retry-After", "")
             status = answer.status
+    except aiohttp.ClientConnectorCertificateError as error:
+        why = getattr(error.certificate_error, "verify_message", "") or "it is not valid"
+        raise ProviderError("unreachable", f"its certificate is not trusted: {why}") from None
     except TimeoutError:
         raise ProviderError("unreachable", f"no answer within {options.connect_timeout_s:g} s") from None
     except (aiohttp.ClientError, OSError) as error:
@@ -86,8 +89,9 @@ def _refusal(status: int, told: dict[str, Json], wait: float | None) -> Provider
 def _ticket(told: dict[str, Json], *, insecure: bool) -> Ticket:
     """Page, "Connect to a session"."""
     transport = told.get("transport")
-    if isinstance(transport, str) and transport != "livekit":
-        raise ProviderError("version", f"unsupported transport {transport[:40]!r}", advice="update this host")
+    if transport is not None and transport != "livekit":
+        named = json.dumps(transport, ensure_ascii=False)[:40]
+        raise ProviderError("version", f"unsupported transport {named}", advice="update this host")
     texts = [told.get(name) for name in ("session_id", "livekit_url", "token", "expires_at")]
     if transport is None or not all(isinstance(one, str) and one for one in texts):
         raise ProviderError("malformed", "its session lacks what the protocol wants of one")

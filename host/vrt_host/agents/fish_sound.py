@@ -9,12 +9,16 @@ from collections.abc import Callable
 
 from vrt_host.agents.base import Format
 from vrt_host.agents.fish_turn import Alarm, Outlet
+from vrt_host.speech.codec import Pcm16
+from vrt_host.speech.loudness import Loudness
 
 SOUND = Format("pcm16", 48_000)
 """Both ways."""
 RESIDUE_S = 0.5
 """What is heard so long after the agent began to speak again is new, in any case."""
 _QUIET_BYTES = SOUND.bytes_per_second // 25
+_SPEECH = 10
+"""Windows of `Loudness` in a row, 107 ms."""
 _LOUD = 64
 """A sample beyond it is sound."""
 
@@ -96,6 +100,21 @@ class Ending:
         else:
             self.stop()
             self._ring()
+
+
+class Speech:
+    """Whether somebody speaks at a microphone that may be open all the time."""
+
+    def __init__(self) -> None:
+        self._codec = Pcm16()
+        self._loudness = Loudness()
+        self._windows = 0
+
+    def heard(self, payload: bytes) -> bool:
+        """Whether it is speech up to here."""
+        for loud in self._loudness.feed(self._codec.decode(payload)):
+            self._windows = self._windows + 1 if loud else 0
+        return self._windows >= _SPEECH
 
 
 def is_loud(payload: bytes) -> bool:

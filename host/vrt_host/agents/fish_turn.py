@@ -40,6 +40,9 @@ class Outlet(Protocol):
     def report(self, error: ProviderError, turn: str | None) -> None:
         """Tell the log and the device; the turn, if it is named, ends with that."""
 
+    def ended(self) -> None:
+        """The Fish agent says that it ends the session."""
+
     def wanted(self) -> None:
         """There is something to say: a session is needed."""
 
