@@ -290,6 +290,35 @@ async def test_messages_that_the_sdk_does_not_take_are_dropped_and_too_many_end_
     assert told.heard == ["it takes no more messages"]
 
 
+async def test_an_agent_speaks_also_to_who_is_not_ready_to_hear(monkeypatch):
+    monkeypatch.setattr(fish_room, "SUBSCRIBE_S", 0.01)
+    spoken = []
+
+    class Published:
+        wait_for_subscription = asyncio.Event().wait
+
+    class Me:
+        async def publish_track(self, track, options):
+            if spoken:
+                raise rtc.participant.PublishTrackError("not allowed")
+            return Published()
+
+    class Quiet(fish_room.Room):
+        _me = Me()
+
+        async def _speak(self, source):
+            spoken.append(source)
+
+    room = Quiet("user", Told())
+    await room._publish()
+    assert spoken == [room._source]
+    await room._source.aclose()
+    refused = Quiet("user", told := Told())
+    await refused._publish()
+    assert told.heard == ["the agent has no track: not allowed"]
+    await refused._source.aclose()
+
+
 async def test_a_state_that_is_not_confirmed_keeps_no_other_back(monkeypatch):
     monkeypatch.setattr(fish_room, "STATE_S", 0.01)
     told, news = [], asyncio.Event()

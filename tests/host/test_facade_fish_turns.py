@@ -154,14 +154,24 @@ async def test_words_that_are_left_follow_when_the_sound_has_ended():
 
 
 async def test_words_wait_for_no_sound_that_has_paused(monkeypatch):
-    monkeypatch.setattr(fish_words, "TICK_S", 0.01)
-    monkeypatch.setattr(fish_words, "PAUSE_S", 0.05)
-    said = "One two three four five six seven."
-    async with serving(None, Brain(lambda agent, text: speaks(agent, words=said, end=False))) as host:
-        room = await host.meet()
-        room.send("user.message", text="x")
-        await room.until(lambda: room.words == said)
-        assert ("end",) not in room.sent
+    monkeypatch.setattr(fish_words, "PAUSE_S", 0)
+    said, played = [], [7.0]
+
+    class Out:
+        begin = end = lambda self, *_: None
+
+        def write(self, text):
+            said.append(text)
+
+    words = fish_words.Words(Out(), lambda: played[0], aloud=True)
+    words.spoken("One two three.")
+    words.sound()
+    words._look()
+    assert said == []  # it has not begun to be heard
+    played[0] += 0.01
+    words._look()
+    assert said == ["One two three."]
+    words.end()
 
 
 @pytest.mark.parametrize("first", ["written", "spoken"])

@@ -38,6 +38,8 @@ SEND_S = 10.0
 """For the SDK to take one message."""
 STATE_S = 1.0
 """For the server to confirm a state; the SDK can miss that, and then waits 5 s."""
+SUBSCRIBE_S = 2.0
+"""For the client to be ready to hear the agent, before the first words."""
 QUEUED = 2048
 """Messages that may wait for it; more end the session."""
 AHEAD_S = 2.0
@@ -96,6 +98,7 @@ class Room:
         self._tasks: list[asyncio.Task[None]] = []
         self._ears: list[asyncio.Task[None]] = []
         self._source: rtc.AudioSource | None = None
+        self._publishing = False
         self._sound: deque[bytes] = deque()
         self._sounds = asyncio.Event()
         self._ahead = 0.0
@@ -113,7 +116,7 @@ class Room:
         self._closing = False
 
     async def connect(self, url: str, token: str) -> None:
-        """Join, with a track to speak on. Raises `RoomError`; to be closed all the same."""
+        """Join. Raises `RoomError`; to be closed all the same."""
         room = self._room
         room.on("participant_connected", self._on_connected)
         room.on("participant_active", self._on_active)
@@ -129,13 +132,9 @@ class Room:
         try:
             async with asyncio.timeout(CONNECT_S):
                 await asyncio.shield(self._connecting)
-                self._source = rtc.AudioSource(RATE, 1, loop=self._loop)
-                track = rtc.LocalAudioTrack.create_audio_track("agent", self._source)
-                options = rtc.TrackPublishOptions(source=rtc.TrackSource.SOURCE_MICROPHONE)
-                await room.local_participant.publish_track(track, options)
         except TimeoutError:
             raise RoomError(f"it did not let the agent in within {CONNECT_S:g} s") from None
-        except (rtc.ConnectError, rtc.participant.PublishTrackError, RuntimeError) as error:
+        except (rtc.ConnectError, RuntimeError) as error:
             raise RoomError(str(error)) from None
         if self._closing:
             return
@@ -143,7 +142,6 @@ class Room:
         self._tasks = [
             self._loop.create_task(self._send_all()),
             self._loop.create_task(self._tell_states()),
-            self._loop.create_task(self._speak(self._source)),
         ]
         if self._user in room.remote_participants:
             self._on_connected(room.remote_participants[self._user])
@@ -285,6 +283,22 @@ class Room:
             self._given = self.played
             self._source.clear_queue()
 
+    async def _publish(self) -> None:
+        """A track to speak on, from the user's arrival: it costs more than all the rest of a session, also in silence."""
+        self._source = rtc.AudioSource(RATE, 1, loop=self._loop)
+        track = rtc.LocalAudioTrack.create_audio_track("agent", self._source)
+        options = rtc.TrackPublishOptions(source=rtc.TrackSource.SOURCE_MICROPHONE)
+        try:
+            async with asyncio.timeout(SEND_S):
+                published = await self._me.publish_track(track, options)
+        except (TimeoutError, rtc.participant.PublishTrackError, RuntimeError) as error:
+            self._on_lost(f"the agent has no track: {error}")
+            return
+        with contextlib.suppress(TimeoutError):  # or the first words would be lost
+            async with asyncio.timeout(SUBSCRIBE_S):
+                await published.wait_for_subscription()
+        await self._speak(self._source)
+
     async def _speak(self, source: rtc.AudioSource) -> None:
         while True:
             while not self._sound:
@@ -315,6 +329,9 @@ class Room:
         if participant.identity == self._user and not self._there:
             self._there = True
             self._gone.clear()
+            if not self._publishing:
+                self._publishing = True
+                self._tasks.append(self._loop.create_task(self._publish()))
             self._events.arrived()
 
     def _on_disconnected(self, participant: rtc.RemoteParticipant) -> None:

@@ -92,11 +92,12 @@ class Words:
         return int((self._played() - self._since) * CHARS_PER_S)
 
     def _pauses(self) -> bool:
-        """Whether nothing was heard for a while."""
+        """Whether nothing more was heard for a while."""
+        assert self._since is not None
         played, now = self._played(), self._loop.time()
         if played != self._heard:
             self._heard, self._moved = played, now
-        return now >= self._moved + PAUSE_S
+        return played > self._since and now >= self._moved + PAUSE_S
 
     def _look(self) -> None:
         """Let go what is due, and look again while something waits."""
