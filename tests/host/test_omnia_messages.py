@@ -208,6 +208,7 @@ def test_frame_that_is_made_is_valid():
         ({"a b": "v"}, "1 to 64"),
         ({"a\n": "v"}, "1 to 64"),
         ({"user_id.x-1": "v" * 8192}, None),
+        ({"k": "\ud800"}, None),
         ({"k": "v" * 8193}, "more than 8,192 bytes"),
         ({"k": "ä" * 4097}, "more than 8,192 bytes"),
         ({f"k{number}": "v" * 8190 for number in range(4)}, None),

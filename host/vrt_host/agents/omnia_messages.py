@@ -36,11 +36,15 @@ def metadata_fault(metadata: Mapping[str, str]) -> str | None:
     for key, value in metadata.items():
         if not _KEY.fullmatch(key):
             return f"the key {key[:64]!r} is not 1 to 64 letters, digits, _ . or -"
-        if len(value.encode()) > METADATA_VALUE_BYTES:
+        if _bytes(value) > METADATA_VALUE_BYTES:
             return f"the value of {key} has more than {METADATA_VALUE_BYTES:,} bytes"
-    if sum(len(key.encode()) + len(value.encode()) for key, value in metadata.items()) > METADATA_BYTES:
+    if sum(_bytes(key) + _bytes(value) for key, value in metadata.items()) > METADATA_BYTES:
         return f"keys and values together have more than {METADATA_BYTES:,} bytes"
     return None
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "replace"))  # as it is sent
 
 
 def message(
