@@ -287,6 +287,20 @@ def test_what_the_server_says_unasked_is_a_turn_that_ends_with_2_s_of_quiet(stag
     assert len(stage.all(TurnBegin)) == len(stage.all(TurnEnd)) == 1
 
 
+def test_what_the_server_says_unasked_stays_interrupted(stage):
+    """Nothing is owed whose end could be waited for: it is over after a pause."""
+    stage.sounds()
+    stage.interrupts()
+    for _ in range(5):
+        stage.later(0.2)
+        stage.sounds()
+    assert len(stage.all(TurnBegin)) == 1
+    assert stage.types_sent() == ["VOICE_INTERRUPT"]
+    stage.later(0.5)
+    stage.sounds()
+    assert len(stage.all(TurnBegin)) == 2
+
+
 def test_sound_that_cannot_be_played_is_told_once(stage):
     stage.types()
     for _ in range(3):

@@ -262,8 +262,8 @@ async def test_what_comes_behind_the_end_of_an_answer_loses_nothing_of_it():
         for _ in range(2):
             await server.say("AUDIO_STREAM", data=messages.encoded(bytes(96_000)), mimeType="audio/pcm")
             await server.say("AGENT_RESPONSE", chunk="All of it. ", done=True)
-            words = {"role": "agent", "text": "La la. "}
-            await server.say("SYSTEM_EVENT", kind="transcript", data=words)
+        await server.say("SYSTEM_EVENT", kind="transcript", data={"role": "agent", "text": "La la."})
+        await server.say("VOICE_STATE_EVENT", event="turn_complete")
         question = {"callId": "tc_1", "toolName": "refund", "risk": "high", "args": {}}
         await server.say("APPROVAL_REQUEST", message="Refund?", **question)
         await server.next("never")
@@ -278,7 +278,7 @@ async def test_what_comes_behind_the_end_of_an_answer_loses_nothing_of_it():
         assert "".join(event.text for event in port.all(Text)) == 2 * "All of it. " + "Refund? (Yes or no?)"
         assert sum(len(event.payload) for event in port.all(Audio)) == 2 * 96_000
         told = [(event.text, event.final) for event in port.all(Transcript)]
-        assert told == [("La la. ", False), ("La la. ", False), ("", True)]
+        assert told == [("La la.", False), ("", True)]
         assert isinstance(port.events[-1], TurnEnd)
 
 

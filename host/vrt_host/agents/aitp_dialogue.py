@@ -152,8 +152,7 @@ class Dialogue(Turns):
         self.speaking = True
         self._late_until = 0.0
         turn = self._turn
-        waits = turn is not None and not (turn.ended or turn.out) and (turn.typed or not turn.asked)
-        if waits and turn is not None and not turn.early:
+        if turn is not None and not (turn.ended or turn.out or turn.early) and (turn.typed or not turn.asked):
             return  # typed and not answered: part of it
         if turn is not None and not turn.out:
             turn.left = True  # the user goes on after a pause: nobody was talking
@@ -201,6 +200,8 @@ class Dialogue(Turns):
         owed = turn.asked and not turn.ended
         if owed:
             self._die()
+        elif turn.out:
+            self._expect_late()
         if owed or turn.out:
             self._echoes += 1
             self._outlet.send("VOICE_INTERRUPT", {"reason": "barge_in"})
@@ -259,6 +260,7 @@ class Dialogue(Turns):
             return None
         fresh = turn is None or turn.ended or not turn.asked
         if late and fresh and self._outlet.now() < self._late_until:
+            self._expect_late()  # until there is a pause
             return None
         self._echoes = 0
         if turn is None or turn.ended:
