@@ -301,6 +301,26 @@ def test_what_the_server_says_unasked_stays_interrupted(stage):
     assert len(stage.all(TurnBegin)) == 2
 
 
+def test_text_is_not_answered_by_the_rest_of_what_was_said_unasked(stage):
+    stage.sounds()
+    stage.types("Stop")
+    stage.sounds()
+    assert stage.types_sent() == ["VOICE_INTERRUPT"]
+    stage.state("interrupted")
+    assert stage.types_sent() == ["VOICE_INTERRUPT", "USER_INPUT"]
+    stage.answers("All right.")
+    assert (stage.said, len(stage.all(TurnBegin)), len(stage.all(Audio))) == ("All right.", 2, 1)
+
+
+def test_text_waits_shortly_for_a_server_that_confirms_no_interruption(stage):
+    stage.sounds()
+    stage.types("Stop")
+    stage.later(0.2)
+    assert stage.types_sent() == ["VOICE_INTERRUPT"]
+    stage.later(0.2)
+    assert stage.types_sent() == ["VOICE_INTERRUPT", "USER_INPUT"]
+
+
 def test_sound_that_cannot_be_played_is_told_once(stage):
     stage.types()
     for _ in range(3):

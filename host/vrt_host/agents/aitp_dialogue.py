@@ -74,8 +74,6 @@ class Dialogue(Turns):
         self._calls = calls.ServerCalls()
         self._approvals = Approvals()
         self._asked_at = float("-inf")
-        self._echoes = 0
-        """Interruptions that the server has not confirmed."""
         self._ambient = ("", 0.0)
         """The last error that was about no answer, and when it was last told."""
         self._unplayable = False
@@ -187,24 +185,6 @@ class Dialogue(Turns):
         turn = self._turns.get(key)
         if turn is not None:
             self._leave(turn)
-
-    def _leave(self, turn: Turn) -> None:
-        """Tell the server that nobody listens to the turn any more."""
-        if turn is self._turn:
-            self._turn = None
-            self._outlet.hush()
-            self._record(turn)
-        if turn.left or turn.overdue or not self._online:
-            return
-        turn.left = True
-        owed = turn.asked and not turn.ended
-        if owed:
-            self._die()
-        elif turn.out:
-            self._expect_late()
-        if owed or turn.out:
-            self._echoes += 1
-            self._outlet.send("VOICE_INTERRUPT", {"reason": "barge_in"})
 
     def tool_result(self, key: str, result: ToolResult) -> None:
         """A call is settled."""
@@ -330,8 +310,10 @@ class Dialogue(Turns):
             return
         if self._echoes or self._dead:
             self._echoes = max(0, self._echoes - 1)
+            self._held_until = 0.0
             if self._dead:
                 self._revive()
+            self._send_inputs()
             return
         turn = self._turn
         if turn is None or not turn.out or (turn.ended and self._outlet.idle()):

@@ -44,6 +44,8 @@ class Turns:
         self._online = False
         self._dead = False
         self._late_until = 0.0
+        self._echoes = 0
+        """Interruptions that the server has not confirmed."""
         self._news_at = self._heard_at = 0.0
         self._sound = Sound()
         self.history = History()
@@ -109,6 +111,26 @@ class Turns:
         self._tell_heard(turn, now=True)
         self._record(turn)
         self._outlet.hush()
+
+    def _leave(self, turn: Turn) -> None:
+        """Tell the server that nobody listens to the turn any more."""
+        if turn is self._turn:
+            self._turn = None
+            self._outlet.hush()
+            self._record(turn)
+        if turn.left or turn.overdue or not self._online:
+            return
+        turn.left = True
+        owed = turn.asked and not turn.ended
+        if owed:
+            self._die()
+        elif turn.out:
+            self._expect_late()
+            if not turn.ended:  # what is typed now must not be answered by the rest of it
+                self._held_until = max(self._held_until, self._late_until)
+        if owed or turn.out:
+            self._echoes += 1
+            self._outlet.send("VOICE_INTERRUPT", {"reason": "barge_in"})
 
     def _record(self, turn: Turn) -> None:
         self.history.add("agent", turn.said)
