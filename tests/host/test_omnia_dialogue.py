@@ -165,11 +165,16 @@ def test_results_in_a_message_that_is_not_taken_go_with_the_next(code):
     assert "Hello" not in stage.texts()[-1]
 
 
-def test_text_that_was_shed_after_its_turn_had_ended_goes_with_the_next():
+@pytest.mark.parametrize("code", ["RATE_LIMITED", "CREDENTIAL_EXPIRED"])
+def test_text_that_was_not_taken_after_its_turn_had_ended_goes_with_the_next(code):
     stage = Stage()
     stage.types("one")
+    stage.dialogue.sender.arrived(stage.sent[-1])
     stage.types("two")
-    stage.fails("RATE_LIMITED")
+    stage.fails(code)
+    if stage.expiries:
+        stage.dialogue.lost(GONE, parked=False)
+        stage.connect("sess-2")
     assert stage.texts() == ["one", "one\n\ntwo"]
 
 

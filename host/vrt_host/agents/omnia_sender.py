@@ -209,7 +209,10 @@ class Sender:
     def back(self) -> bool:
         """Whether the message in flight, which did not arrive or was not taken, goes out with the next connection."""
         reply = self.reply
-        if reply is None or reply.said is None or reply.flowing or reply.said.turn is not self._alive():
+        if reply is None or reply.said is None or reply.flowing:
+            return False
+        if reply.said.turn is not self._alive():
+            self.given_up(untaken=True)
             return False
         if reply.said.tries >= len(BUSY_S):
             return False
