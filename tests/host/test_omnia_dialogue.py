@@ -38,6 +38,10 @@ def test_text_is_answered_in_one_turn_and_said_once():
         ([], "all of it", "all of it"),
         (["a b"], None, "a b"),
         (["a  b"], "a b", "a  b"),
+        (["a\nb"], "a\n\nb\n\nc", "a\nb\n\nc"),
+        (["a "], "a b", "a b"),
+        (["a b "], "a b\n", "a b "),
+        (["a b c"], "a b", "a b c"),
         (["a"], "something else", "a"),
     ],
 )

@@ -124,9 +124,14 @@ class Mouth:
 
 
 def _rest(said: str, whole: str) -> str:
-    """What the final text has beyond the chunks before it. Where they differ, what was said stands: nothing is said twice."""
-    if whole.startswith(said):
-        return whole[len(said) :]
-    if " ".join(said.split()) != " ".join(whole.split()):
-        log.debug("omnia: the final text is not what came in chunks; it is left out")
-    return ""
+    """What the final text has beyond the chunks before it, whatever the spaces in them. Where they differ, what was said stands."""
+    at = 0
+    for char in "".join(said.split()):
+        while whole[at : at + 1].isspace():
+            at += 1
+        if whole[at : at + 1] != char:
+            log.debug("omnia: the final text is not what came in chunks; it is left out")
+            return ""
+        at += 1
+    rest = whole[at:]
+    return "" if rest.isspace() else rest.lstrip() if said[-1:].isspace() else rest
