@@ -486,7 +486,12 @@ def test_file_of_sound_is_played_when_it_is_complete():
     stream = Stream()
     assert stream.sound(chunk(data[:99], 0, "audio/wav"), 24_000) == b""
     assert stream.sound(chunk(data[99:], 1, "audio/wav", last=True), 24_000) == SECOND
+    assert stream.rest() == []
     assert Stream().sound(chunk(b"RIFF", 0, "audio/wav", last=True), 24_000) is None
+    unended = Stream()
+    assert unended.sound(chunk(data, 0, "audio/wav"), 24_000) == b""
+    [end] = unended.rest()
+    assert unended.sound(end, 24_000) == SECOND
     endless = Stream()
     parts = [endless.sound(chunk(bytes(1 << 23), number, "audio/wav"), 24_000) for number in range(3)]
     assert parts == [b"", b"", None]

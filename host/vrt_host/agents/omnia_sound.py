@@ -6,6 +6,7 @@ import io
 import re
 import wave
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -97,6 +98,8 @@ class Stream:
         self._converter: Converter | None = None
         self._source: tuple[str, int] | None = None
         self._whole = bytearray()
+        self._file: MediaChunk | None = None
+        """The newest chunk of a file that is not complete."""
         self._half = b""
 
     def order(self, chunk: MediaChunk) -> list[MediaChunk]:
@@ -118,9 +121,12 @@ class Stream:
         return ready
 
     def rest(self) -> list[MediaChunk]:
-        """Those that wait for one which will not come."""
+        """Those that wait for one which will not come, and the end of a file."""
         early, self._early = self._early, {}
-        return [early[sequence] for sequence in sorted(early)]
+        rest = [early[sequence] for sequence in sorted(early)]
+        if self._file is not None and not any(chunk.last for chunk in rest):
+            rest.append(replace(self._file, data=b"", last=True))
+        return rest
 
     def sound(self, chunk: MediaChunk, rate: int) -> bytes | None:
         """The chunk as `OUTPUT`; None: it is nothing that can be played. `rate` holds where the chunk says none."""
@@ -148,6 +154,7 @@ class Stream:
         if len(self._whole) > TRANSFER_BYTES:
             self._whole.clear()
             return None
+        self._file = None if chunk.last else chunk
         if not chunk.last:
             return b""
         data, self._whole = bytes(self._whole), bytearray()
