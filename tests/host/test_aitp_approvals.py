@@ -253,6 +253,23 @@ def test_yes_to_what_the_server_says_to_it_approves(stage):
     assert stage.last("APPROVAL_RESPONSE")["approved"] is True
 
 
+@pytest.mark.parametrize("words", ["Yes", "No"])
+def test_yes_to_what_the_server_writes_after_the_question_is_none_to_it(stage, words):
+    """The question is the last thing that is asked, or it is not answered."""
+    asked(stage)
+    stage.answers("Shall I turn on the light,", done=False)
+    stage.later(1)
+    stage.answers(" too?")
+    stage.types(words)
+    assert stage.types_sent() == ["USER_INPUT", "USER_INPUT"]
+    assert stage.said.count("Yes or no?") == 1
+    stage.answers("As you wish.")
+    stage.later(0.2)
+    assert stage.said.endswith("As you wish.Refund 5 USD? (Yes or no?)")
+    stage.types(words)
+    assert stage.last("APPROVAL_RESPONSE")["approved"] is (words == "Yes")
+
+
 def test_two_questions_are_asked_one_after_the_other(stage):
     asked(stage)
     asks(stage, "tc_10", "Refund 7 USD?")

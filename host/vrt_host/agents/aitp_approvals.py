@@ -30,6 +30,8 @@ class _Question:
     turn: str = ""
     """In which it is asked."""
     expires: float | None = None
+    again: bool = False
+    """Something else was written after it: it is to be asked when that has been read."""
 
 
 class Approvals:
@@ -68,9 +70,19 @@ class Approvals:
 
     def ask(self, turn: str) -> str:
         """The first one is asked in that turn: the words."""
-        self._questions[0].turn = turn
+        self._questions[0].turn, self._questions[0].again = turn, False
         request = self._questions[0].request
         return f"{request.message.strip() or request.tool_name} (Yes or no?)"
+
+    @property
+    def again(self) -> bool:
+        """Whether the first one is to be asked once more."""
+        return bool(self._questions) and self._questions[0].again
+
+    def distract(self) -> None:
+        """The server writes while the question is open: a yes would be for that."""
+        if self.asked:
+            self._questions[0].turn, self._questions[0].expires, self._questions[0].again = "", None, True
 
     def said_more(self, turn: str) -> None:
         """The server speaks while the question is open: it was heard when that was."""

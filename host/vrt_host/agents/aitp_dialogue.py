@@ -104,7 +104,7 @@ class Dialogue(Turns):
         self._inputs[:0] = unsent
         self._online = self._dead = False
         self._echoes = 0
-        if self._approvals.asked:
+        if self._approvals.asked or self._approvals.again:
             said = "the connection was lost, and with it the question: a yes does nothing now"
             self._outlet.report(said, advice="ask again")
         self._approvals.forget()
@@ -257,6 +257,7 @@ class Dialogue(Turns):
             self._tell_heard(turn, now=True)
             turn.texted = True
             turn.speak(said.chunk)
+            self._approvals.distract()
             self._outlet.say(Text(turn.key, said.chunk))
         if said.audio_data:
             self._on_sound(said.audio_data, messages.sound_type(messages.OUTPUT_RATE))
@@ -443,7 +444,11 @@ class Dialogue(Turns):
         if not self._approvals.unasked or self._dead or self.speaking or (turn is not None and turn.calls):
             return
         if turn is None or turn.ended:
+            if self._approvals.again and not self._outlet.idle():
+                return
             turn = self._go_on()
+        elif self._approvals.again:
+            return
         words = self._approvals.ask(turn.key)
         turn.speak(f" {words}")
         turn.texted = True
