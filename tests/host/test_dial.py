@@ -66,6 +66,19 @@ async def test_proxy_that_cannot_be_used_is_told_without_its_password(monkeypatc
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", b""])
+async def test_proxy_that_does_not_connect_may_do_so_later(monkeypatch, answer):
+    async def refuse(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as proxy:
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}")
+        with pytest.raises(OSError, match="the proxy of the environment does not connect"):
+            await Dial("ws://agents.example/")
+
+
 async def test_name_that_no_computer_can_have_is_told():
     with pytest.raises(OSError, match="label"):
         await Dial(f"ws://{'a' * 64}.example/")

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import InvalidMessage, InvalidProxy
+from websockets.exceptions import InvalidMessage, InvalidProxy, ProxyError
 
 from vrt_host.config import is_loopback
 
@@ -27,6 +27,8 @@ class Dial(connect):
             raise
         except InvalidProxy as error:  # whose address may have a password in it
             raise OSError(f"the proxy of the environment is not valid: {error.msg}") from None
+        except ProxyError as error:
+            raise OSError(f"the proxy of the environment does not connect: {error}") from None
         except (ValueError, ImportError) as error:
             raise OSError(str(error)) from error
         except InvalidMessage as error:
