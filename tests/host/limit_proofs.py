@@ -153,6 +153,7 @@ PROOFS = {
     + "limits_of_metadata_are_kept_before_anything_is_sent",
     "agents.omnia_messages.METADATA_BYTES": _OMNIA_MESSAGES
     + "limits_of_metadata_are_kept_before_anything_is_sent",
+    "agents.fish_session._ANSWER_BYTES": "host/test_fish.py::test_session_that_cannot_be_is_told_in_words",
     "agents.fish_room.AGENT_S": _FISH_ROOM + "agent_that_does_not_come_within_15_s_is_given_up",
     "agents.fish_room.AUDIENCE_S": _FISH_ROOM + "audio_waits_until_somebody_listens_and_is_bounded",
     "agents.fish_room._MIC_BYTES": _FISH_ROOM + "audio_waits_until_somebody_listens_and_is_bounded",

@@ -20,6 +20,7 @@ from vrt_host.agents.base import (
     Transcript,
     TurnBegin,
     TurnEnd,
+    TurnState,
 )
 from vrt_host.agents.fish_dialogue import Dialogue
 from vrt_host.agents.fish_options import Options
@@ -285,6 +286,7 @@ def test_pause_of_less_than_300_ms_is_heard_and_what_waits_to_be_read_is_none():
     room.passes(fish_dialogue.LATE_S - 0.1)
     room.feeds(*[Sound(QUIET)] * (STILL - 1), Sound(LOUD))
     assert b"".join(one.payload for one in room.all(Audio)) == LOUD + (STILL - 1) * QUIET + LOUD
+    room.feeds(*[Sound(QUIET)] * (STILL - 1))
     assert room.all(TurnEnd) == []
     room.passes(fish_dialogue.LATE_S - 0.1)
     assert room.all(TurnEnd) == []
@@ -321,6 +323,30 @@ def test_what_is_said_before_a_call_is_over_while_the_call_runs():
     assert len(room.all(AudioBegin)) == 2
 
 
+@pytest.mark.parametrize("sign", [State("speaking"), Words("SG_2", False, "Yes.")])
+def test_sound_of_what_is_said_next_in_a_turn_is_waited_for_too(sign):
+    room = ready("lock")
+    room.types()
+    room.calls()
+    room.says("Wait.", rests=False)
+    room.feeds(Sound(LOUD), Words("SG_1", False, "", closed=True), *[Sound(QUIET)] * STILL)
+    room.gives(room.all(Call)[0], 1)
+    room.feeds(sign, Words("SG_2", False, "", closed=True), State("listening"))
+    room.feeds(*[Sound(QUIET)] * (LATE - 1))
+    assert room.all(TurnEnd) == []
+    room.feeds(Sound(LOUD), *[Sound(QUIET)] * STILL)
+    assert len(room.all(AudioBegin)) == 2
+    assert len(room.all(TurnEnd)) == 1
+
+
+def test_agent_that_tells_no_words_may_pause():
+    room = ready()
+    room.feeds(State("speaking"), Sound(LOUD), *[Sound(QUIET)] * 2 * LATE, Sound(LOUD))
+    assert room.all(AudioEnd) == []
+    room.feeds(State("idle"), *[Sound(QUIET)] * STILL)
+    assert [type(one) for one in room.events[-2:]] == [AudioEnd, TurnEnd]
+
+
 def test_sound_of_which_nothing_comes_is_given_up_after_1_5_s():
     room = ready()
     room.types()
@@ -340,7 +366,9 @@ def test_what_comes_after_an_interruption_is_nobodys_and_the_next_text_waits_for
     room.calls()
     assert [one["type"] for one in room.sent] == ["user.message", "user.interrupt", "client_tool.result"]
     assert "INTERRUPTED" in room.sent[-1]["result"]
-    room.feeds(State("listening"), Words("SG_1", False, "", closed=True))
+    room.feeds(State("listening"))
+    assert room.sent[-1]["type"] != "user.message"
+    room.feeds(Words("SG_1", False, "", closed=True))
     assert room.sent[-1]["text"] == "Stop."
     assert "over" not in "".join(one.text for one in room.all(Transcript))
 
@@ -403,6 +431,7 @@ def test_barge_in_begins_a_turn_and_words_that_come_late_do_not():
     room.says("Good ", rests=False)
     room.feeds(Words("U", True, "Hi.", True))
     assert len(room.all(TurnBegin)) == 1
+    assert room.all(TurnState) == []
     room.feeds(Words("U2", True, "Wait"))
     assert len(room.all(TurnBegin)) == 2
 
@@ -546,6 +575,42 @@ def test_own_tools_are_shown_in_a_turn_and_what_is_cut_is_shown_as_it_is():
     assert [one.code for one in room.all(OwnResult)] == ["FAILED", None]
 
 
+def test_tools_of_the_device_and_of_the_background_are_not_shown_and_each_session_has_its_own_ids():
+    room = ready()
+    room.types()
+    for source in ("client", "background"):
+        room.feeds(STARTED | {"callId": source, "toolSource": source, "nodeId": "main"})
+    assert room.all(OwnCall) == []
+    room.ends_own("1")
+    room.dialogue.over(lost())
+    room.dialogue.joined()
+    room.types()
+    room.ends_own("1")
+    assert len(room.all(OwnCall)) == 2
+
+
+def test_why_a_tool_failed_is_cut_at_2000_characters():
+    room = ready("lock")
+    room.calls()
+    call = room.all(Call)[0]
+    room.dialogue.tool_result(call.turn, ToolResult(call.call, False, None, "FAILED", "a" * 9_000))
+    assert len(room.sent[0]["result"]) == 2_000
+
+
+def test_call_that_is_overdue_is_answered_in_another_turn():
+    """The host ends a turn whose call took too long; what the agent says to that is to be heard."""
+    room = ready("lock")
+    room.types()
+    room.calls()
+    room.gives(room.all(Call)[0], code="TIMEOUT")
+    room.interrupts()
+    assert "user.interrupt" not in [one["type"] for one in room.sent]
+    room.says("It takes long.")
+    assert room.alive == "turn-2"
+    room.passes(fish_dialogue.LATE_S)
+    assert room.alive is None
+
+
 def test_malformed_packets_are_told_once_and_unknown_ones_never():
     room = ready()
     room.feeds({"type": "agent.telepathy"}, State("dreaming"))
@@ -619,6 +684,19 @@ def test_text_of_which_no_sign_came_is_said_to_the_next_session_once():
     assert room.sent[-1]["text"].endswith("Lost?")
     room.dialogue.over(lost())
     assert len(room.all(AgentError)) == 1
+
+
+def test_text_that_the_agent_has_begun_to_answer_is_not_said_again():
+    room = ready()
+    room.types()
+    room.feeds(State("thinking"))
+    room.dialogue.over(lost())
+    assert not room.dialogue.waiting
+    assert len(room.all(AgentError)) == 1
+    room.dialogue.joined()
+    room.types("And?")
+    room.feeds(State("listening"))
+    assert room.sent[-1]["text"].count("Hello.") == 1  # as what was said before
 
 
 def test_result_after_the_end_of_a_session_is_told_to_the_next():

@@ -50,6 +50,24 @@ async def test_agent_that_does_not_come_within_15_s_is_given_up(peer, monkeypatc
     await peer.seen("closed")
 
 
+async def test_room_that_does_not_answer_is_given_up_in_time_and_holds_up_nobody(peer):
+    async def hold(reader, writer):
+        writers.append(writer)
+
+    writers = []
+    async with await asyncio.start_server(hold, "127.0.0.1", 0) as server:
+        await peer.do("be", absent=True, url=f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        with pytest.raises(AgentStartError, match=r"could not be joined within 0\.3 s"):
+            async with talking(peer, connect_timeout_s=0.3):
+                pass
+        (leaving,) = fish_room._LEAVING
+        assert not leaving.done()
+        for writer in writers:
+            writer.close()
+    async with asyncio.timeout(DEADLINE_S):
+        await leaving
+
+
 async def test_session_is_hung_up_at_the_end(peer):
     async with talking(peer) as port:
         port.agent.user_text("Hello.")

@@ -45,6 +45,7 @@ _QUEUE_MS = 200
 _MESSAGES = 64
 BYE_S = 0.5
 """For the agent to leave, when it was told that the user hangs up."""
+_LEAVING: set[asyncio.Task[None]] = set()
 _HUNG_UP = (
     rtc.DisconnectReason.ROOM_DELETED,
     rtc.DisconnectReason.ROOM_CLOSED,
@@ -137,7 +138,7 @@ class FishRoom:
             options = rtc.RoomOptions(auto_subscribe=True, connect_timeout=timeout_s)
             # The SDK ends the whole process when who connects is cancelled before it is done.
             self._joining = asyncio.ensure_future(self._room.connect(ticket.url, ticket.token, options))
-            await asyncio.shield(self._joining)
+            await self._joined(self._joining, timeout_s)
             self._publishing = asyncio.ensure_future(self._publish_microphone())
             await asyncio.shield(self._publishing)  # `close` says when it is too late for that
             if not self._room.remote_participants:
@@ -154,6 +155,15 @@ class FishRoom:
             self._on_attributes(one.attributes, one)  # who comes late reads the state at once
         self._spawn(self._speak())
         self._spawn(self._send())
+
+    async def _joined(self, joining: asyncio.Future[None], timeout_s: float) -> None:
+        """The SDK's own time is that of one of ten tries."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await asyncio.shield(joining)
+        except TimeoutError:
+            said = f"its room could not be joined within {timeout_s:g} s"
+            raise ProviderError("unreachable", said) from None
 
     async def _publish_microphone(self) -> None:
         track = rtc.LocalAudioTrack.create_audio_track("microphone", self._source)
@@ -184,7 +194,12 @@ class FishRoom:
         """Hang up, and leave."""
         self._closing = True
         if self._joining is not None:
-            await asyncio.gather(self._joining, return_exceptions=True)
+            _, pending = await asyncio.wait({self._joining}, timeout=BYE_S)
+            if pending:
+                leaving = asyncio.get_running_loop().create_task(self._leave_late(self._joining))
+                _LEAVING.add(leaving)
+                leaving.add_done_callback(_LEAVING.discard)
+                return
         with contextlib.suppress(TimeoutError, rtc.participant.PublishDataError):
             # A message that still waits for the connection would keep the SDK from leaving.
             if self._audience.is_set() and not self._over and self._room.isconnected():
@@ -195,6 +210,16 @@ class FishRoom:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._disconnect()
+
+    async def _leave_late(self, joining: asyncio.Future[None]) -> None:
+        """The SDK is still on its way into the room, and nobody waits for that."""
+        await asyncio.wait({joining})
+        if not joining.cancelled():
+            joining.exception()  # seen, whatever it is
+        await self._disconnect()
+
+    async def _disconnect(self) -> None:
         await self._room.disconnect()
         if self._publishing is not None:
             self._publishing.cancel()
