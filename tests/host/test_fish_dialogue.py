@@ -265,6 +265,12 @@ def test_text_waits_for_the_agents_first_state():
     assert room.sent == []
     room.feeds(State("initializing"))
     assert room.sent == [{"type": "user.message", "text": "Hello."}]
+    room.feeds(State("listening"), State("listening"))  # which it would be without it, too
+    room.passes(fish_dialogue.ANSWER_S - 1)
+    assert room.alive == "turn-1"
+    room.says("Yes.")
+    room.passes(fish_dialogue.LATE_S)
+    assert [one.turn for one in room.all(TurnEnd)] == ["turn-1"]
 
 
 def test_sound_begins_with_the_first_that_is_loud_and_ends_with_the_turn():

@@ -67,10 +67,10 @@ class FishAgent(Agent):
         self._context = session.context
         self._dialogue = Dialogue(self, self._options, session.tools)
         try:
-            room = await self._open()
+            self._room = await self._open()
         except ProviderError as error:
             raise AgentStartError(self._line(error)) from None
-        self._tasks.spawn(self._live(room))
+        self._tasks.spawn(self._live(self._room))
 
     async def close(self) -> None:
         """Hang up."""

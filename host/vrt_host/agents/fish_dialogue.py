@@ -50,7 +50,8 @@ _TOLD = 8
 _HELD = 16
 _CALLED = 64
 _RESTS = ("listening", "idle")
-_STATES = ("initializing", *_RESTS, "thinking", "speaking")
+_BEGINS = ("", "initializing")
+_STATES = (*_BEGINS[1:], *_RESTS, "thinking", "speaking")
 
 
 class Dialogue:
@@ -126,8 +127,8 @@ class Dialogue:
 
     def close(self) -> None:
         """Nothing is due any more."""
-        for alarm in (self._ending, self._answering, self._muting):
-            alarm.stop()
+        for one in (self._ending, self._answering, self._muting):
+            one.stop()
 
     # --- what the user and the device do
 
@@ -248,15 +249,16 @@ class Dialogue:
         if state not in _STATES:
             log.debug("fish: the agent's state %.40r is unknown, and ignored", state)
             return
-        self._state = state
-        self._sign()
+        before, self._state = self._state, state
+        if state != before and not (state in _BEGINS or (state in _RESTS and before in _BEGINS)):
+            self._sign()
         if state == "speaking":
             self._residue.speaks()
         if state in _RESTS:
             if self._muted and not self._segments:
                 self._unmute()
             self._settle()
-        elif not self._muted:
+        elif state not in _BEGINS and not self._muted:
             turn = self._turn
             self._ending.stop()
             if turn is None and state == "speaking":
@@ -343,8 +345,7 @@ class Dialogue:
 
     def _on_heard(self, words: Words) -> None:
         """Of the user's: each piece replaces the one before."""
-        text = words.text.strip()
-        if not text:
+        if not (text := words.text.strip()):
             return
         turn = self._turn
         # The words of an utterance may come when it is being answered already.
@@ -474,8 +475,7 @@ class Dialogue:
         self._outlet.emit(TurnEnd(turn.key))
 
     def _unanswered(self) -> None:
-        turn = self._turn
-        if turn is None:
+        if (turn := self._turn) is None:
             return
         if turn.calls or turn.own:
             self._answering.set(ANSWER_S)
