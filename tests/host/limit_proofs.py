@@ -139,7 +139,7 @@ PROOFS = {
     "agents.omnia_dialogue._HEARD_CHARS": _OMNIA_DIALOGUE + "words_without_an_end_are_bounded",
     "agents.omnia_calls._ANSWERED": "host/test_omnia_calls.py::test_calls_that_are_remembered_are_few",
     "agents.omnia._STEADY_S": _BAD_OMNIA + "connection_that_lasted_begins_the_waits_anew",
-    "agents.omnia_link.GOODBYE_S": _BAD_OMNIA + "facade_that_does_not_read_is_left_all_the_same",
+    "agents.dial.GOODBYE_S": _BAD_OMNIA + "facade_that_does_not_read_is_left_all_the_same",
     "agents.omnia_sender.PATIENCE_S": _OMNIA_DIALOGUE + "answer_that_goes_on_for_ever_costs_the_connection",
     "agents.omnia.GRACE_S": _OMNIA + "call_that_is_not_parked_any_more_begins_anew",
     "agents.omnia_dialogue.LISTEN_S": _OMNIA_DIALOGUE + "spoken_turn_in_which_nothing_comes_ends",

@@ -4,12 +4,13 @@ import asyncio
 import os
 import ssl
 import subprocess
+from socket import SO_RCVBUF, SO_SNDBUF, SOL_SOCKET
 
 import pytest
 from agent_stage import answering
 from vrt_host.agents.aitp_link import Link
 from vrt_host.agents.aitp_messages import AitpError
-from vrt_host.agents.dial import Dial
+from vrt_host.agents.dial import Dial, goodbye
 from websockets.asyncio.server import serve
 
 
@@ -48,7 +49,7 @@ async def test_proxy_of_the_environment_is_not_asked_for_this_machine(monkeypatc
     async with answering() as (port, _):
         for host in ("127.0.0.1", "localhost"):
             socket = await Dial(f"ws://{host}:{port}/")
-            await socket.close()
+            await goodbye(socket, 0.01)
 
 
 @pytest.mark.parametrize(
@@ -110,3 +111,24 @@ async def test_server_that_hangs_up_before_it_answers_may_be_there_later(first):
     async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
         with pytest.raises(ConnectionResetError, match="without an answer"):
             await Dial(f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
+
+
+async def test_peer_that_does_not_read_is_left_all_the_same():
+    """A close frame waits behind all that was sent before it."""
+    left = asyncio.Event()
+
+    async def deaf(socket):
+        socket.transport.pause_reading()
+        socket.transport.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_RCVBUF, 4096)
+        await left.wait()
+
+    async with serve(deaf, "127.0.0.1", 0) as server:
+        socket = await Dial(f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}", close_timeout=60, compression=None)
+        socket.transport.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_SNDBUF, 4096)
+        sending = asyncio.create_task(socket.send(b"\0" * (8 << 20)))
+        await asyncio.sleep(0)  # all of it is written at once
+        assert socket.transport.get_write_buffer_size() > 1 << 20
+        await goodbye(socket, 0.01)
+        await asyncio.gather(sending, return_exceptions=True)
+        assert socket.transport.is_closing()
+        left.set()

@@ -314,10 +314,6 @@ def test_address_carries_the_parameters_and_no_secret(given, address):
         ({"base_url": "wss://h?token=x"}, "key is an option"),
         ({"base_url": "wss://user:word@h"}, "key is an option"),
         ({"declare": {"x": float("nan")}}, "JSON"),
-        *(
-            ({"api_key": SecretStr(f"k{end}")}, "a character that no key has")
-            for end in ("\0", "\x7f", "\ufeff", " x")
-        ),
         ({"agent": ""}, "at least 1"),
         ({"memory_facet": ""}, "1 to 128"),
         ({"memory_facet": "-a"}, "1 to 128"),

@@ -64,13 +64,20 @@ def test_secret_comes_from_a_file_beside_the_options(tmp_path):
     (tmp_path / "key").write_text("k3\n")
     text = '[some]\nmodel = "m"\napi_key_file = "key"\n'
     assert shown(read(tmp_path, text, SOME_KEY="k1").api_key) == "k3"
-    (tmp_path / "key2").write_text("k4")
+    (tmp_path / "key2").write_text("k4", "utf-8-sig")
     assert shown(read(tmp_path, text, VRT_SOME_API_KEY_FILE="key2").api_key) == "k4"
 
 
 @pytest.mark.parametrize(
     ("content", "reason"),
-    [(b"", "alone"), (b"two words", "alone"), (b"\xff", "not text"), (None, "cannot be read")],
+    [
+        (b"", "alone"),
+        (b"two words", "alone"),
+        (b"two words".replace(b" ", b"\0"), "ASCII"),
+        ("zwei wörter".encode(), "ASCII"),
+        (b"\xff", "not text"),
+        (None, "cannot be read"),
+    ],
 )
 def test_secret_file_that_holds_no_secret_is_refused(tmp_path, content, reason):
     if content is not None:
@@ -104,7 +111,9 @@ def test_what_is_wrong_is_one_line_that_shows_no_value(tmp_path, text, words):
     assert "sk-oh" not in line
 
 
-@pytest.mark.parametrize("secret", ["k1 k2", "k1\nk2", "SOME_KEY = k1"])
+@pytest.mark.parametrize(
+    "secret", ["k1 k2", "k1\nk2", "SOME_KEY = k1", "k1\x7f", "\ufeffk1", "k1\N{CYRILLIC SMALL LETTER A}"]
+)
 def test_secret_of_the_environment_that_is_none_is_refused(tmp_path, secret):
     line = refused(tmp_path, OTHER_KEY=secret)
     assert line.startswith("OTHER_KEY has to hold the secret alone")

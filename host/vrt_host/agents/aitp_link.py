@@ -17,7 +17,7 @@ from websockets.protocol import State
 
 from vrt_host.agents import aitp_messages as messages
 from vrt_host.agents.aitp_messages import AitpError, Frame, HandshakeAck, Message, SystemEvent
-from vrt_host.agents.dial import Dial
+from vrt_host.agents.dial import GOODBYE_S, Dial, goodbye
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class Link:
                 open_timeout=timeout_s,
                 ping_interval=30,
                 ping_timeout=30,
-                close_timeout=1,
+                close_timeout=GOODBYE_S,
                 logger=_quiet,
             )
         except TimeoutError:
@@ -153,7 +153,7 @@ class Link:
 
     async def close(self) -> None:
         """Say goodbye, a second at most."""
-        await self._socket.close(1000, "Client disconnect")
+        await goodbye(self._socket, GOODBYE_S, 1000, "Client disconnect")
 
 
 def _ended(error: ConnectionClosed, said: str = "") -> AitpError:

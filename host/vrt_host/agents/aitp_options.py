@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, model_validator
 
 from vrt_host.agents import options
 
@@ -30,14 +30,6 @@ class Options(options.Options):
     connect_timeout_s: float = Field(10.0, gt=0, le=20)
     reconnect_delay_ms: int = Field(2000, ge=0, le=60_000)
     reconnect_attempts: int = Field(10, ge=0, le=100)
-
-    @field_validator("api_key")
-    @classmethod
-    def _key(cls, key: SecretStr | None) -> SecretStr | None:
-        text = options.shown(key).strip()
-        if not (text.isascii() and text.isprintable()):
-            raise ValueError("a key has letters, digits and signs of ASCII only: it goes into a header")
-        return key if text else None
 
     @model_validator(mode="after")
     def _consistent(self) -> Options:

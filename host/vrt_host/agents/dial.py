@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Generator
 from typing import Any
 from urllib.parse import urlsplit
@@ -10,6 +11,9 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidMessage, InvalidProxy, ProxyError
 
 from vrt_host.config import is_loopback
+
+GOODBYE_S = 1.0
+"""For a connection to end as it should."""
 
 
 class Dial(connect):
@@ -39,3 +43,14 @@ class Dial(connect):
     def process_redirect(self, exc: Exception) -> Exception | str:
         """Never elsewhere."""
         return exc
+
+
+async def goodbye(socket: ClientConnection, within_s: float, code: int = 1000, reason: str = "") -> None:
+    """Close it; a peer that does not read what is sent, or does not answer, is left after `within_s` all the same."""
+    try:
+        async with asyncio.timeout(within_s):
+            await socket.close(code, reason)
+    except TimeoutError:
+        pass
+    finally:
+        socket.transport.abort()

@@ -19,7 +19,7 @@ from websockets.exceptions import (
 from websockets.protocol import State
 
 from vrt_host.agents import gemini_messages as messages
-from vrt_host.agents.dial import Dial
+from vrt_host.agents.dial import GOODBYE_S, Dial, goodbye
 from vrt_host.agents.gemini_messages import Frame
 from vrt_host.agents.provider import ProviderError
 
@@ -55,7 +55,7 @@ class Link:
                     max_size=_MAX_BYTES,
                     ping_interval=_PING_S,
                     ping_timeout=_PONG_S,
-                    close_timeout=1,
+                    close_timeout=GOODBYE_S,
                     logger=_quiet,
                 )
                 try:
@@ -114,7 +114,7 @@ class Link:
 
     async def close(self) -> None:
         """Say goodbye, a second at most."""
-        await self._socket.close()
+        await goodbye(self._socket, GOODBYE_S)
 
 
 def _ended(error: ConnectionClosed, *, ready: bool) -> ProviderError:

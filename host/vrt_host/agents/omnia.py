@@ -30,11 +30,12 @@ from vrt_host.agents.base import (
     SessionInfo,
     ToolResult,
 )
+from vrt_host.agents.dial import GOODBYE_S
 from vrt_host.agents.mouth import Mouth
 from vrt_host.agents.omnia_credential import RENEWAL_S, WATCH_S, Credential
 from vrt_host.agents.omnia_dialogue import Dialogue
 from vrt_host.agents.omnia_files import File
-from vrt_host.agents.omnia_link import GOODBYE_S, Link
+from vrt_host.agents.omnia_link import Link
 from vrt_host.agents.omnia_messages import (
     Connected,
     Done,

@@ -7,8 +7,8 @@ import os
 from collections import deque
 from pathlib import Path
 
-from vrt_host.agents.omnia_options import Options, sendable
-from vrt_host.agents.options import shown
+from vrt_host.agents.omnia_options import Options
+from vrt_host.agents.options import sendable, shown
 from vrt_host.agents.provider import ProviderError
 
 WATCH_S = 2.0

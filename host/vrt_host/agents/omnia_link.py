@@ -16,7 +16,7 @@ from vrt_host.agents import omnia_errors as errors
 from vrt_host.agents import omnia_frames as frames
 from vrt_host.agents import omnia_messages as messages
 from vrt_host.agents.base import Json
-from vrt_host.agents.dial import Dial
+from vrt_host.agents.dial import GOODBYE_S, Dial, goodbye
 from vrt_host.agents.omnia_frames import Frame, FrameError
 from vrt_host.agents.omnia_messages import Connected, Failure, Incoming, MediaChunk, Message
 from vrt_host.agents.provider import ProviderError
@@ -24,7 +24,6 @@ from vrt_host.agents.provider import ProviderError
 _FRAME_BYTES = messages.MESSAGE_BYTES + (1 << 16)
 """Of one message or frame that comes: what the facade calls its own limit, and what is around it."""
 
-GOODBYE_S = 1.0
 
 _quiet = logging.getLogger("vrt_host.agents.omnia.websocket")
 _quiet.setLevel(logging.INFO)  # below that, headers are logged, and with them the credential
@@ -129,13 +128,7 @@ class Link:
 
     async def close(self) -> None:
         """Say goodbye, a second at most, also to one that does not read."""
-        try:
-            async with asyncio.timeout(GOODBYE_S):
-                await self._socket.close()
-        except TimeoutError:
-            pass
-        finally:
-            self._socket.transport.abort()
+        await goodbye(self._socket, GOODBYE_S)
 
 
 def _media(frame: Frame) -> MediaChunk:

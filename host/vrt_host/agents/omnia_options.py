@@ -19,11 +19,6 @@ _SCHEMES = {"https": "wss", "wss": "wss", "http": "ws", "ws": "ws"}
 DECLARE_BYTES = 16 * 1024
 
 
-def sendable(secret: str) -> bool:
-    """Whether it can be in a header. What cannot would be shown in the error about that."""
-    return re.fullmatch(r"[\x21-\x7e]+", secret) is not None
-
-
 class Options(options.Options):
     """`api_key` is the bearer token: a client's key, or a JWT of an identity provider."""
 
@@ -50,13 +45,6 @@ class Options(options.Options):
     def _address(cls, url: str) -> str:
         # Whether it may be unencrypted is asked when `insecure` is known.
         return options.checked_url(url, tuple(_SCHEMES), insecure=True)
-
-    @field_validator("api_key")
-    @classmethod
-    def _key(cls, key: SecretStr | None) -> SecretStr | None:
-        if key is not None and not sendable(key.get_secret_value()):
-            raise ValueError("it has a character that no key has")
-        return key
 
     @field_validator("memory_facet")
     @classmethod

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit, urlunsplit
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, WebSocketException
 
-from vrt_host.agents.dial import Dial
+from vrt_host.agents.dial import Dial, goodbye
 from vrt_host.agents.openai_errors import from_close, from_connect
 from vrt_host.agents.provider import ProviderError
 
@@ -117,7 +117,7 @@ class Link:
             with contextlib.suppress(ConnectionClosed, TimeoutError):
                 async with asyncio.timeout(_CLOSE_S):
                     await self._socket.send(json.dumps(self._farewell))
-        await self._socket.close()
+        await goodbye(self._socket, _CLOSE_S)
 
     async def _write(self) -> None:
         try:

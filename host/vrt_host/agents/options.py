@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -109,27 +110,32 @@ def _value(kind: type[Options], name: str, text: str) -> Any:
         return text
 
 
+def sendable(secret: str) -> bool:
+    """Whether it can be in a header. What cannot would be shown in the error about that."""
+    return re.fullmatch(r"[\x21-\x7e]+", secret) is not None
+
+
 def _secret(
     file: Any, base: Path, variables: tuple[str, ...], environ: Mapping[str, str], where: str
 ) -> str | None:
     if file is None:
         name = next((name for name in variables if environ.get(name, "").strip()), None)
         text = environ[name].strip() if name is not None else None
-        if text is not None and len(text.split()) != 1:
-            raise UsageError(f"{name} has to hold the secret alone, without spaces and line breaks")
+        if text is not None and not sendable(text):
+            raise UsageError(f"{name} has to hold the secret alone, in printable ASCII without spaces")
         return text
     if not isinstance(file, str):
         raise UsageError(f"{where} has to be the name of a file")
     path = base / Path(file).expanduser()
     try:
         with path.open("rb") as stream:
-            text = stream.read(_SECRET_BYTES + 1).decode().strip()
+            text = stream.read(_SECRET_BYTES + 1).decode("utf-8-sig").strip()
     except OSError as error:
         raise UsageError(f"{where}: {path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise UsageError(f"{where}: {path} is not text") from None
-    if not text or len(text.split()) != 1 or len(text) > _SECRET_BYTES:
-        raise UsageError(f"{where}: {path} has to hold the secret alone, in one line")
+    if not sendable(text) or len(text) > _SECRET_BYTES:
+        raise UsageError(f"{where}: {path} has to hold the secret alone, in one line of printable ASCII")
     return text
 
 
