@@ -249,6 +249,8 @@ class TurnManager:
         if self._turn is not None:
             if self._turn.key == event.turn:
                 return
+            self._finish()  # one that was complete
+        if self._turn is not None:
             self._interrupt("speech" if event.state == "listening" else "server")
         self.epoch += 1
         self._turn = Turn(event.turn, str(uuid.uuid4()), self.epoch)

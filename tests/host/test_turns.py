@@ -252,6 +252,12 @@ def test_speech_that_the_agent_detects_interrupts():
     assert stage.kinds() == ["interrupted 1 speech", "listening"]
 
 
+def test_turn_that_was_complete_when_the_next_began_was_not_interrupted():
+    stage = Stage()
+    stage.emit(TurnBegin("t"), Text("t", "hello", final=True), TurnEnd("t"), TurnBegin("u"))
+    assert stage.kinds() == ["thinking", "text", "idle", "thinking"]
+
+
 def test_turn_that_the_agent_begins_interrupts_for_no_user_s_reason():
     stage = Stage()
     stage.emit(TurnBegin("t"), TurnBegin("u"))

@@ -234,7 +234,7 @@ class GeminiLive(Agent):
         """Wait for a moment in which nothing is lost with the connection, once it is going to end."""
         while True:
             await self._at_rest.wait()
-            if self._handle is not None and not self._resumable():
+            if not self._resumable():
                 self._handle_news.clear()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_HANDLE_S):
