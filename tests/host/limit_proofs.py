@@ -279,7 +279,6 @@ PROOFS = {
     "facades.fish_room.SEND_S": _FISH_ROOMS
     + "messages_that_the_sdk_does_not_take_are_dropped_and_too_many_end_the_session",
     "facades.fish_room.STATE_S": _FISH_ROOMS + "a_state_that_is_not_confirmed_keeps_no_other_back",
-    "facades.fish_room.SUBSCRIBE_S": _FISH_ROOMS + "an_agent_speaks_also_to_who_is_not_ready_to_hear",
     "facades.fish_room.QUEUED": _FISH_ROOMS
     + "messages_that_the_sdk_does_not_take_are_dropped_and_too_many_end_the_session",
     "facades.fish_room.AHEAD_S": _FISH_ROOMS + "sound_that_the_sdk_does_not_take_is_not_taken_from_the_host",

@@ -217,9 +217,11 @@ async def test_the_agent_is_told_of_the_session_as_data():
     ],
 )
 async def test_an_agent_can_speak_first(override, heard):
-    async with serving(None, Brain(answers), overrides=ALL) as host:
+    brain = Brain(answers)
+    async with serving(None, brain, overrides=ALL) as host:
         room = await host.meet(overrides=override)
         await room.gets("end")
+        assert brain.session.context is None
         assert room.words == f"You said {heard}.|"
 
 

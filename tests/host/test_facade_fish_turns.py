@@ -116,6 +116,19 @@ async def test_a_reply_in_text_alone_is_not_heard_and_does_not_wait():
         await room.until(lambda: room.sound)
 
 
+async def test_what_the_agent_says_later_of_itself_is_heard_again():
+    brain = Brain(answers)
+    async with serving(None, brain) as host:
+        room = await host.meet()
+        room.send("user.message", text="a", audio=False)
+        await room.gets("end")
+        await room.gets("state", "listening", count=2)
+        speaks(brain, end=False)
+        brain.port.emit(Transcript("v", "user", "heard", True))
+        await room.until(lambda: room.sound)
+        await room.gets("said")
+
+
 async def test_words_come_with_the_sound_that_they_are_spoken_in(monkeypatch):
     """Page, Transcription: paced to audio playback; 0 words are left to come after an interruption."""
     monkeypatch.setattr(fish_words, "TICK_S", 0.01)
@@ -297,7 +310,9 @@ async def test_a_tool_that_fails_is_reported_as_failed(tmp_path, members, messag
     async with serving(None, brain, tmp_path=tmp_path) as host:
         room = await host.meet()
         made = await called(host, room, brain)
+        timer = room.events._calls._timer
         room.send("client_tool.result", callId=made["callId"], **members)
+        assert timer.cancelled()  # or it would end the next call
         await brain.until(lambda: brain.results)
         assert [(one.ok, one.code, one.message) for one in brain.results] == [(False, "FAILED", message)]
         assert (await room.event_of("tool.failed"))["error"] == message

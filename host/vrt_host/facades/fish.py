@@ -74,8 +74,8 @@ class Options(WebOptions):
     """Those that are taken."""
     tools: Path | None = None
     """Those of the clients (fish_tools)."""
-    sessions: int = Field(default=100, ge=1)
-    """At once."""
+    sessions: int = Field(default=20, ge=1)
+    """At once; each costs about a tenth of a core from its creation on, as its track is there also in silence."""
     join_timeout: int = Field(default=60, ge=1, le=3600)
     """Seconds in which the client has to join."""
     max_duration: int = Field(default=1800, ge=1, le=86_400)

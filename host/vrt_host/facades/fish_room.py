@@ -11,8 +11,8 @@ import datetime
 import logging
 import os
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol, TypeVar
 
 from livekit import api, rtc
 
@@ -29,6 +29,8 @@ from vrt_host.facades.fish_messages import (
 
 log = logging.getLogger(__name__)
 
+_T = TypeVar("_T")
+
 RATE = 24_000
 """Hertz of both directions, as the host sees them; WebRTC has 48,000."""
 FRAME_MS = 20
@@ -38,8 +40,6 @@ SEND_S = 10.0
 """For the SDK to take one message."""
 STATE_S = 1.0
 """For the server to confirm a state; the SDK can miss that, and then waits 5 s."""
-SUBSCRIBE_S = 2.0
-"""For the client to be ready to hear the agent, before the first words."""
 QUEUED = 2048
 """Messages that may wait for it; more end the session."""
 AHEAD_S = 2.0
@@ -93,12 +93,12 @@ class Room:
         self.joined = False
         self._events = events
         self._room = rtc.Room(self._loop)
-        self._connecting: asyncio.Task[None] | None = None
+        self._whole: list[asyncio.Task[Any]] = []
+        """What is never cancelled: the SDK would not survive it, or leave threads behind."""
         self._out: asyncio.Queue[Callable[[], Awaitable[None]] | None] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
         self._ears: list[asyncio.Task[None]] = []
         self._source: rtc.AudioSource | None = None
-        self._publishing = False
         self._sound: deque[bytes] = deque()
         self._sounds = asyncio.Event()
         self._ahead = 0.0
@@ -116,7 +116,7 @@ class Room:
         self._closing = False
 
     async def connect(self, url: str, token: str) -> None:
-        """Join. Raises `RoomError`; to be closed all the same."""
+        """Join, with a track to speak on. Raises `RoomError`; to be closed all the same."""
         room = self._room
         room.on("participant_connected", self._on_connected)
         room.on("participant_active", self._on_active)
@@ -126,15 +126,17 @@ class Room:
         room.on("disconnected", self._on_lost)
         room.on("reconnecting", self._on_away)
         room.on("reconnected", self._on_again)
-        self._connecting = self._loop.create_task(
-            room.connect(url, token, rtc.RoomOptions(connect_timeout=CONNECT_S / 2))
-        )
+        connecting = room.connect(url, token, rtc.RoomOptions(connect_timeout=CONNECT_S / 2))
         try:
             async with asyncio.timeout(CONNECT_S):
-                await asyncio.shield(self._connecting)
+                await self._wholly(connecting)
+                self._source = rtc.AudioSource(RATE, 1, loop=self._loop)
+                track = rtc.LocalAudioTrack.create_audio_track("agent", self._source)
+                options = rtc.TrackPublishOptions(source=rtc.TrackSource.SOURCE_MICROPHONE)
+                await self._wholly(self._me.publish_track(track, options))
         except TimeoutError:
             raise RoomError(f"it did not let the agent in within {CONNECT_S:g} s") from None
-        except (rtc.ConnectError, RuntimeError) as error:
+        except (rtc.ConnectError, rtc.participant.PublishTrackError, RuntimeError) as error:
             raise RoomError(str(error)) from None
         if self._closing:
             return
@@ -142,6 +144,7 @@ class Room:
         self._tasks = [
             self._loop.create_task(self._send_all()),
             self._loop.create_task(self._tell_states()),
+            self._loop.create_task(self._speak(self._source)),
         ]
         if self._user in room.remote_participants:
             self._on_connected(room.remote_participants[self._user])
@@ -149,9 +152,7 @@ class Room:
     async def close(self, *, farewell: bool) -> None:
         """Leave, behind what was sent; `farewell`: the user is not about to leave."""
         self._closing = True
-        if self._connecting is not None:
-            # The SDK does not survive being cancelled there.
-            await asyncio.gather(self._connecting, return_exceptions=True)
+        await asyncio.gather(*self._whole, return_exceptions=True)
         if self._tasks:
             self._out.put_nowait(None)
             await asyncio.wait({self._tasks[0]}, timeout=FAREWELL_S)
@@ -167,6 +168,12 @@ class Room:
         await asyncio.gather(*self._tasks, *self._ears, return_exceptions=True)
         if self._source is not None:
             await self._source.aclose()
+
+    async def _wholly(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Its result; who is cancelled meanwhile does not cancel it, and `close` waits for it."""
+        task = self._loop.create_task(work)
+        self._whole.append(task)
+        return await asyncio.shield(task)
 
     # --- what the agent sends
 
@@ -283,22 +290,6 @@ class Room:
             self._given = self.played
             self._source.clear_queue()
 
-    async def _publish(self) -> None:
-        """A track to speak on, from the user's arrival: it costs more than all the rest of a session, also in silence."""
-        self._source = rtc.AudioSource(RATE, 1, loop=self._loop)
-        track = rtc.LocalAudioTrack.create_audio_track("agent", self._source)
-        options = rtc.TrackPublishOptions(source=rtc.TrackSource.SOURCE_MICROPHONE)
-        try:
-            async with asyncio.timeout(SEND_S):
-                published = await self._me.publish_track(track, options)
-        except (TimeoutError, rtc.participant.PublishTrackError, RuntimeError) as error:
-            self._on_lost(f"the agent has no track: {error}")
-            return
-        with contextlib.suppress(TimeoutError):  # or the first words would be lost
-            async with asyncio.timeout(SUBSCRIBE_S):
-                await published.wait_for_subscription()
-        await self._speak(self._source)
-
     async def _speak(self, source: rtc.AudioSource) -> None:
         while True:
             while not self._sound:
@@ -329,9 +320,6 @@ class Room:
         if participant.identity == self._user and not self._there:
             self._there = True
             self._gone.clear()
-            if not self._publishing:
-                self._publishing = True
-                self._tasks.append(self._loop.create_task(self._publish()))
             self._events.arrived()
 
     def _on_disconnected(self, participant: rtc.RemoteParticipant) -> None:

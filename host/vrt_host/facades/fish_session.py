@@ -87,7 +87,7 @@ class Session:
         self._there = False
         self._rate = Window(PACKETS_PER_S, 1.0)
         self._told = False
-        self._lifecycle = Lifecycle(self._show, self._source)
+        self._lifecycle = Lifecycle(self.place.event, self._source)
         self._calls = Calls(server.tools, self.place.event, self._settle)
         self._borrowed = _Told(server.host, self._lifecycle)
         self._alarm: asyncio.TimerHandle | None = None
@@ -328,10 +328,6 @@ class Session:
         self.place.event(wire.encode("error", code="internal_error" if code in _OURS else "provider_error"))
 
     # --- tools
-
-    def _show(self, message: bytes) -> None:
-        if self._asked.tool_events:
-            self.place.event(message)
 
     def _source(self, name: str) -> str:
         if name in self._server.tools:
