@@ -157,6 +157,8 @@ PROOFS = {
     "agents.fish_room.AGENT_S": _FISH_ROOM + "agent_that_does_not_come_within_15_s_is_given_up",
     "agents.fish_room.AUDIENCE_S": _FISH_ROOM + "audio_waits_until_somebody_listens_and_is_bounded",
     "agents.fish_room._MIC_BYTES": _FISH_ROOM + "audio_waits_until_somebody_listens_and_is_bounded",
+    "agents.fish_room.LEAVE_S": _FISH_ROOM
+    + "room_that_does_not_answer_is_given_up_in_time_and_holds_up_nobody",
     "agents.fish_room._MESSAGES": _FISH_ROOM + "messages_that_wait_are_bounded",
     "agents.fish.ENDED_S": _FISH_ROOM
     + "agent_that_says_that_it_ends_the_session_and_does_not_is_left_after_10_s",

@@ -50,7 +50,10 @@ async def test_agent_that_does_not_come_within_15_s_is_given_up(peer, monkeypatc
     await peer.seen("closed")
 
 
-async def test_room_that_does_not_answer_is_given_up_in_time_and_holds_up_nobody(peer):
+async def test_room_that_does_not_answer_is_given_up_in_time_and_holds_up_nobody(peer, monkeypatch):
+    assert fish_room.LEAVE_S == 3.0
+    monkeypatch.setattr(fish_room, "LEAVE_S", 0.05)
+
     async def hold(reader, writer):
         writers.append(writer)
 

@@ -305,9 +305,9 @@ class Dialogue:
             mine = self._segments[words.segment] = self._mine()
             if mine is not None:
                 mine.spoke, mine.sounded = True, False
+                self._settle()
         turn = self._segments[words.segment]
-        alive = turn is not None and turn is self._turn
-        if turn is not None and alive and words.text:
+        if turn is not None and turn is self._turn and words.text:
             turn.wrote = True
             self._said.add("agent", words.text)
             if turn.typed and not self._options.typed_audio:
@@ -438,18 +438,18 @@ class Dialogue:
 
     def _settle(self) -> None:
         """The end of the turn is near, or that of what is said in it."""
-        turn = self._turn
         self._ending.stop()
-        if turn is None or not turn.out or turn in self._segments.values():
+        if (turn := self._turn) is None or not turn.out:
             return
-        said = turn.item is not None and (turn.wrote or self._state != "speaking")
+        closed = turn not in self._segments.values() and (turn.wrote or self._state != "speaking")
+        said = turn.item is not None and (turn.calls or closed)
         if said or self._may_end(turn):
             late = turn.aloud and turn.item is None and not turn.sounded
             self._ending.watch(LATE_S if late else SETTLE_S, LATE_S if late or self._audible else SETTLE_S)
 
     def _may_end(self, turn: Turn) -> bool:
         """The agent has done something in it and rests, and nothing is open."""
-        open_ = turn.asked or turn.calls or turn.own or self._waits(turn)
+        open_ = turn.asked or turn.calls or turn.own or turn in self._segments.values() or self._waits(turn)
         return turn.out and not open_ and self._state in _RESTS
 
     def _settled(self) -> None:

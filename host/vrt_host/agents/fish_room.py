@@ -43,6 +43,8 @@ _FRAME_BYTES = SOUND.bytes_per_second * _FRAME_MS // 1000
 _MIC_BYTES = 5 * SOUND.bytes_per_second
 _QUEUE_MS = 200
 _MESSAGES = 64
+LEAVE_S = 3.0
+"""For the SDK to end what it began, when it is closed while it connects."""
 BYE_S = 0.5
 """For the agent to leave, when it was told that the user hangs up."""
 _LEAVING: set[asyncio.Task[None]] = set()
@@ -194,7 +196,7 @@ class FishRoom:
         """Hang up, and leave."""
         self._closing = True
         if self._joining is not None:
-            _, pending = await asyncio.wait({self._joining}, timeout=BYE_S)
+            _, pending = await asyncio.wait({self._joining}, timeout=LEAVE_S)
             if pending:
                 leaving = asyncio.get_running_loop().create_task(self._leave_late(self._joining))
                 _LEAVING.add(leaving)
