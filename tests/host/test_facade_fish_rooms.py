@@ -108,7 +108,10 @@ async def test_packets_that_are_wrong_or_not_for_the_agent_are_passed_over(stage
         assert await client.segment() == "You said it is me."
         stage.brain.port.emit(AgentError("for the user"))
         await client.event("error")
-        assert stranger.of("segment") == stranger.of("event") == []  # what is for the user is the user's
+        await client.raw('{"type": "session.ended", "reason": "behind the agent\'s"}', topic="agent-event")
+        await stranger.next("event")  # what is for the user is the user's: it is the first
+        assert [one["type"] for one in stranger.of("event")] == ["session.ended"]
+        assert stranger.of("segment") == []
     assert heard == ["it is me"]
     assert "forged" not in caplog.text
 
@@ -188,9 +191,9 @@ async def test_sound_goes_both_ways_with_its_words_and_stops_at_an_interruption(
         said = await client.segment()
         assert words.startswith(said.strip())
         assert 0 < len(said) < len(words) / 2
-        await client.has("sound", lambda loud: not loud)
         (session,) = host.facade._sessions
         assert session.place._source.queued_duration == 0  # up to a second of it was on its way
+        await client.has("sound", lambda loud: not loud)
 
 
 async def test_who_comes_late_reads_the_state_and_is_greeted_and_a_host_that_stops_says_so(livekit):
