@@ -123,7 +123,9 @@ async def test_peer_that_does_not_read_is_left_all_the_same():
         await left.wait()
 
     async with serve(deaf, "127.0.0.1", 0) as server:
-        socket = await Dial(f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}", close_timeout=60, compression=None)
+        socket = await Dial(
+            f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}", close_timeout=60, compression=None
+        )
         socket.transport.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_SNDBUF, 4096)
         sending = asyncio.create_task(socket.send(b"\0" * (8 << 20)))
         await asyncio.sleep(0)  # all of it is written at once

@@ -226,7 +226,9 @@ async def client_stream(server: Server, sheet: Sheet) -> None:
             await device.send("text", text="test text")
             device.cut()
             await device.resume()
-        with contextlib.suppress(Unmet):  # else a turn of these that is late would be taken for the next text's
+        with contextlib.suppress(
+            Unmet
+        ):  # else a turn of these that is late would be taken for the next text's
             while len(device.turns) < begun:
                 await device.line.until("turn.state")
         context, count = await device.ask_json("context"), await device.ask("count")
