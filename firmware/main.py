@@ -15,19 +15,21 @@ def problem(implementation):
     return f"vRT Edge needs MicroPython 1.27 or newer, not {found}: flash one from micropython.org/download"
 
 
-def run(board):
-    # Until it is stopped. Whatever goes wrong is in the log and on the LED, and every output takes its safe level. When the
+def run(board, for_good=False):
+    # Until it is stopped, or `for_good`: nothing is started after it. Whatever goes wrong is in the log and on the LED, and every output takes its safe level. When the
     # running device crashes, a board that can does restart, and the safe-boot window is the time to stop it; else the error
     # is raised again.
     before = crashes(board)
     began = time.ticks_ms()  # after the rest that many crashes in a row lead to
-    from vrt.build import start
+    from vrt.build import shed, start
     from vrt.errors import ConfigError
 
     app = crash = None
     try:
         app = start(board)
-        del start  # its module shall not stay in the heap
+        if app and for_good:
+            shed(app)
+        del shed, start  # their module shall not stay in the heap
         if app:
             app.crash = before  # pyright: ignore[reportAttributeAccessIssue]
             if hasattr(board, "watchdog"):
@@ -94,7 +96,7 @@ def main():
         micropython.alloc_emergency_exception_buf(100)
     import board
 
-    run(board)
+    run(board, for_good=True)
 
 
 if __name__ == "__main__":

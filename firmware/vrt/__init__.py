@@ -23,3 +23,11 @@ def forget(*names):
         sys.modules.pop(name, None)
         if hasattr(sys.modules[package], last):
             delattr(sys.modules[package], last)
+
+
+def once(name):
+    # The same for one call: `once("vrt.hello").hello(...)`. What runs seldom costs the heap nothing in between. It is read from
+    # flash each time, so it is nothing that audio waits for.
+    module = use(name)
+    forget(name)
+    return module

@@ -5,7 +5,7 @@ import time
 
 from micropython import const
 
-from vrt import VERSION, diff, links
+from vrt import diff, links, once
 from vrt.conversation import Conversation
 from vrt.protocol.session import Session
 
@@ -64,7 +64,9 @@ class App:
         full = since = 0
         while True:
             try:
-                self._advance()
+                while True:
+                    unread = self.board.wait(self.link.sock, _WAIT_MS) is not False
+                    self.step(time.ticks_ms(), unread)
             except MemoryError:
                 gc.collect()
                 self.log.fault("MEMORY", "the heap was full; something was left undone")
@@ -74,11 +76,6 @@ class App:
                 full += 1
                 if full > _FULL_MOST:
                     raise
-
-    def _advance(self):
-        while True:
-            unread = self.board.wait(self.link.sock, _WAIT_MS) is not False
-            self.step(time.ticks_ms(), unread)
 
     def step(self, now, unread=True):
         # Everything that is due. When that is audio alone, nothing is allocated. `unread`: the link may have something.
@@ -236,27 +233,7 @@ class App:
         conversation.quiet = True
 
     def hello(self, resumed):
-        config, name = self.config, self.board.NAME
-        made = {
-            "device": {"id": config["id"] or name, "board": name, "firmware": VERSION},
-            "limits": {
-                "messageBytes": config["message_bytes"],
-                "audioBytes": config["message_bytes"],
-                "queuedCalls": self.tools.queue_limit,
-                "bufferMs": config["buffer_ms"],
-            },
-        }
-        if self.crash and self.crash.text:
-            made["device"]["crash"] = self.crash.text
-        if config["token"]:
-            made["auth"] = {"token": config["token"]}
-        if not resumed:
-            made.update(self.sound.prefer)
-            if self.conversation.stream:
-                made["capabilities"] = ["tool-stream-v1"]  # type: ignore
-            made["tools"] = self.tools.declare()
-            made["context"] = self.tools.context()
-        return made
+        return once("vrt.hello").hello(self, resumed)
 
     def _report(self):
         # The LED: what matters most.
@@ -283,14 +260,5 @@ class App:
             self.board.led(state)
 
     def _count(self, now):
-        # Figures for the log.
         self._since = now
-        session = self.session
-        made = self.sound.figures()
-        made.update(missing=session.missing, discarded=session.discarded, gaps=session.streams.gaps)
-        made.update(invalid=session.invalid, too_large=self.link.dropped)
-        if hasattr(gc, "mem_free"):
-            made.update(heap_used=gc.mem_alloc(), heap_free=gc.mem_free())
-        if self.wifi:
-            made.update(idf_block=self.wifi.block())
-        self.log.event("stats", **made)
+        once("vrt.figures").tell(self)

@@ -51,6 +51,30 @@ def start(board):
     return app
 
 
+def shed(app):
+    # Takes out of the heap what only the start needs of the modules that stay: no second object of these classes is ever made.
+    # None takes the place, because what is deleted from a class would stay in its table.
+    talk, session, tools = app.conversation, app.session, app.tools
+    for one in (
+        app,
+        app.link,
+        app.log,
+        app.sound,
+        session,
+        session.streams,
+        talk,
+        talk.button,
+        tools,
+        tools.confirm,
+        talk.journal,
+    ):
+        kind = type(one)
+        while kind is not object:
+            kind.__init__ = None  # type: ignore
+            (kind,) = kind.__bases__
+    type(session).restore = type(tools).load = type(tools).add = None
+
+
 def _settings(board):
     # What config.json says, or the copy from before its last change when it is damaged.
     try:
@@ -114,6 +138,7 @@ def build(board, config):
     journal = Journal(board.storage + "calls")
     tools = Registry(journal, Confirm(), event=log.event, voice=config["voice_confirm"])
     tools.load(board)
+    vrt.once("vrt.tools.shelf").put(tools, board.storage + "tools.json")
     from vrt.app import App
 
     return App(board, config, link=link, sound=sound, tools=tools, journal=journal, log=log)

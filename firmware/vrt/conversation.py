@@ -2,15 +2,13 @@
 # formats are none of its business. Every event of the device's log but those of the link is written here.
 from micropython import const
 
-from vrt import diff, use
-from vrt.errors import ConfigError, ProtocolError
+from vrt import diff, once, use
+from vrt.errors import ProtocolError
 from vrt.ui import Button
 
 _CLOSE_NORMAL = const(1000)
 _CLOSE_REPLACED = const(4000)
 _STUCK_MS = const(60_000)  # a turn without a sign of life for so long is over for us
-_PING_MS = const(1000)  # no server makes us ping more often
-_ID_SHOWN = const(8)  # characters of a session id in the log: whoever has all of it could resume the session
 
 
 class Conversation:
@@ -61,7 +59,7 @@ class Conversation:
         tools.step(now, self.button.down, self.waiting or self.unread or self.button.fresh)
         self._answer()
         if tools.uncertain and session.state == "open" and session.room():
-            self._report()
+            self.report()
             tools.uncertain = False
         if tools.queue or self.sound.playing:
             self._since = now
@@ -118,16 +116,7 @@ class Conversation:
         self.quiet = True
 
     def retry(self, now):
-        # After a refusal, asked by the user or now and then: once with each new token that the configuration has (§5.3), and
-        # when it was not about the token.
-        try:
-            token = self.board.config().get("token", "")
-        except (OSError, ValueError, AttributeError) as error:  # the file is gone, or nonsense
-            self.log.fault("CONFIG", str(error))
-            return
-        if self.refused != "UNAUTHORIZED" or (token != self.config["token"] and type(token) is str):
-            self.config["token"] = token
-            self.session.again("retry", now)
+        once("vrt.ready").retry(self, now)
 
     # --- the tools
 
@@ -141,7 +130,7 @@ class Conversation:
             self.session.result(results[0])
             results.pop(0)
 
-    def _report(self):
+    def report(self):
         # The true state (design: after an interruption or an unknown outcome).
         try:
             self.session.offer("context", self.tools.context())
@@ -232,26 +221,4 @@ class Conversation:
                 self.session.refuse(event, "FAILED", "not run: the device has no memory for it")
 
     def _ready(self, event):
-        session, tools = self.session, self.tools
-        resumed = "resumedFrom" in event
-        self.log.event("ready", session=session.id[:_ID_SHOWN], resumed=resumed)
-        if not resumed:
-            if session.bare:
-                self._report()
-            tools.begin(session.id)
-        elif self.restored:
-            tools.resumed()
-        self.restored = False
-        self.offer = event.get("update")
-        limits = event.get("limits")
-        beat = limits.get("heartbeatMs") if isinstance(limits, dict) else None
-        beat = beat if isinstance(beat, int) else 0  # a server with less patience than usual (decisions 7)
-        session.ping_ms = (
-            max(_PING_MS, min(self.config["ping_ms"], beat // 3)) if beat else self.config["ping_ms"]
-        )
-        self.waiting = session.ping = resumed  # its pong comes behind all of it
-        try:
-            self.sound.adopt(event)
-        except (ConfigError, MemoryError, OSError) as error:
-            self.log.fault("FORMAT", str(error) or "out of memory")
-        self.quiet = True
+        once("vrt.ready").ready(self, event)

@@ -163,16 +163,6 @@ class Sound:
         self.cancel()
         return self.speaker.flush() if self.speaker else ()
 
-    def figures(self):
-        mic, speaker = self.mic, self.speaker
-        made = {"sent": self.sent}
-        if mic:
-            made.update(mic_dropped=mic.dropped, mic_overruns=mic.overruns, mic_stalls=mic.stalls)
-        if speaker:
-            made.update(received=speaker.frames, speaker_dropped=speaker.dropped)
-            made.update(underruns=speaker.underruns, speaker_stalls=speaker.stalls)
-        return made
-
     def close(self):
         # The I2S is free, whatever one of them says to that.
         try:

@@ -22,10 +22,11 @@ LEAST_IN_ONE_PIECE = 6 * 1024
 PROGRAM = """
 import gc
 import board
-from vrt.build import start
+from vrt.build import shed, start
 
 app = start(board)
-del start  # as main.py does
+shed(app)
+del shed, start  # as main.py does
 sleep = board.wait
 rounds = 0
 

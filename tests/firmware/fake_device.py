@@ -88,7 +88,7 @@ class Microphone:
 
 class FakeBoard:
     NAME = "fake"
-    storage = "/"
+    storage = "/nowhere/"  # so that what no test replaces is not written
 
     def __init__(self, raw):
         self.raw = raw

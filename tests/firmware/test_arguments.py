@@ -4,8 +4,9 @@ import sys
 
 from support import SkipTest, raises
 from vrt.errors import ConfigError
-from vrt.tools.arguments import canonical, kind, problem
+from vrt.tools.arguments import canonical, kind
 from vrt.tools.declaration import check_schema
+from vrt.tools.rules import problem
 
 LOCK = {
     "type": "object",

@@ -7,6 +7,7 @@ from fake_wlan import AccessPoint, FakeWlan
 from serial_peer import FakePort
 from support import raises
 from test_main import Board
+from vrt import tools
 from vrt.errors import ConfigError
 
 
@@ -20,7 +21,7 @@ def test_a_device_is_built_and_forgets_what_built_it():
     with Disk():
         app = started(Board(url="ws://host:1/", safe_boot_ms=0))
     assert app.session.state == "connecting"
-    assert len(app.tools.declare()) > 1  # the board's own tools
+    assert len(app.tools.tools) > 1  # the board's own tools
     assert len(app.link.rx) == 2048
     assert app.sound.input == app.sound.output == ("pcmu", 8000)
     for name in ("vrt.build", "vrt.config", "vrt.tools.declaration"):
@@ -76,6 +77,9 @@ def test_damaged_settings_are_taken_from_the_copy_and_it_is_told():
             app = started(board)
     finally:
         os.remove("vrt-test-config.json")
+        os.remove("vrt-test-tools.json")
+        tools.declared.clear()  # what they say is on that flash
+        sys.modules.pop("tools", None)
     assert app.config["id"] == "copy"
     assert board.events[0]["code"] == "CONFIG"
     assert "the copy from before is used" in board.events[0]["message"]
@@ -168,3 +172,29 @@ def test_an_update_waits_for_a_network():
             del sys.modules["slots"]
             fetch.make = kept
     assert asked == [1]
+
+
+def test_what_only_the_start_needs_is_shed():
+    class Parent:
+        def __init__(self):
+            self.used = True
+
+    class Part(Parent):
+        restore = load = add = Parent.__init__
+
+        def __init__(self):
+            super().__init__()
+            self.kept = True
+
+        def step(self):
+            return self.kept and self.used
+
+    from vrt.build import shed  # noqa: PLC0415  (a start forgets it)
+
+    app = Part()
+    for name in ("link", "log", "sound", "session", "conversation", "tools"):
+        setattr(app, name, app)
+    app.streams = app.button = app.journal = app.confirm = app  # type: ignore
+    shed(app)
+    assert Part.__init__ is Parent.__init__ is Part.restore is Part.load is Part.add is None
+    assert app.step()

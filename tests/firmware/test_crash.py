@@ -9,7 +9,7 @@ from test_main import Broken, Restarting, with_start
 from vrt.errors import ConfigError
 from vrt.setup import crash
 
-FILE = "/crash.json"
+FILE = "/nowhere/crash.json"
 
 
 class Chip(Restarting):

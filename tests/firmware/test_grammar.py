@@ -1,7 +1,8 @@
 import json
 import sys
 
-from vrt.protocol.grammar import join_surrogates, weigh
+from vrt.protocol.grammar import weigh
+from vrt.protocol.surrogates import join
 
 
 def good(text):
@@ -246,7 +247,7 @@ def test_agrees_with_a_strict_parser_on_mutations():
 def joined(text):
     buf = bytearray(text)
     size = len(buf)
-    n = join_surrogates(buf, size)
+    n = join(buf, size)
     assert len(buf) == size
     return bytes(buf[:n])
 

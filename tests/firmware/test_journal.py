@@ -7,6 +7,7 @@ from errno import ENOENT
 from support import SkipTest, raises
 from vrt.tools import journal as journal_module
 from vrt.tools.journal import UNKNOWN, Journal, answer
+from vrt.tools.report import settle, unknown
 
 ENOSPC = 28  # MicroPython's errno does not name it
 
@@ -160,8 +161,8 @@ def test_journal_without_a_file_is_empty():
         journal = Journal("/calls")
         assert (journal.session_id, journal.tx, journal.rx, journal.epoch) == (None, 0, 0, -1)
         assert not journal.damaged
-        assert journal.unknown() == []
-        assert journal.settle() == []
+        assert unknown(journal) == []
+        assert settle(journal) == []
         assert journal.find("call-0") is None
 
 
@@ -173,8 +174,8 @@ def test_restart_finds_the_result_and_what_a_resume_needs():
         journal = Journal("/calls")
         assert (journal.session_id, journal.tx, journal.rx, journal.epoch) == ("session-1", 11, 21, 3)
         assert journal.find("call-1") == ("digest-1", 3, ok(1))
-        assert journal.unknown() == []
-        assert journal.settle() == [
+        assert unknown(journal) == []
+        assert settle(journal) == [
             {"callId": "call-0", "epoch": 3, "ok": True, "output": 0},
             {"callId": "call-1", "epoch": 3, "ok": True, "output": 1},
         ]
@@ -187,13 +188,13 @@ def test_restart_while_a_tool_ran_leaves_its_outcome_unknown():
         journal.mark(4, 9, 2)
         journal.started("call-0", "digest-0", "lock", '{"door":"front"}', 2)
         journal = Journal("/calls")
-        assert journal.unknown() == [{"callId": "call-0", "name": "lock", "arguments": '{"door":"front"}'}]
+        assert unknown(journal) == [{"callId": "call-0", "name": "lock", "arguments": '{"door":"front"}'}]
         assert journal.find("call-0") == ("digest-0", 2, UNKNOWN)
-        (result,) = journal.settle()
+        (result,) = settle(journal)
         assert (result["callId"], result["ok"], result["code"]) == ("call-0", False, "FAILED")
         assert "outcome unknown" in result["message"]
         for again in (journal, Journal("/calls")):
-            assert again.unknown() == [], "the server has been told"
+            assert unknown(again) == [], "the server has been told"
             assert again.find("call-0")[2] == UNKNOWN
         assert list(disk.files) == ["/calls"]
 
@@ -281,7 +282,7 @@ def test_junk_is_damage():
         with Disk({"/calls": data}):
             journal = Journal("/calls")
             assert journal.damaged == (length > 3), "less than a head may be a cut one"
-            assert journal.unknown() == []
+            assert unknown(journal) == []
     with Disk({"/calls": b""}):
         assert not Journal("/calls").damaged
 
@@ -379,7 +380,7 @@ def test_full_disk_refuses_the_start():
         run_calls(journal, 1, {}, first=2)
         journal = Journal("/calls", 400)
         assert not journal.damaged
-        assert journal.unknown() == []
+        assert unknown(journal) == []
         assert journal.find("call-2")
 
 

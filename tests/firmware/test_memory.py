@@ -8,6 +8,7 @@ from vrt.protocol import session as sessions
 from vrt.tools import Tool
 from vrt.tools import call as calls
 from vrt.tools import registry as registries
+from vrt.tools.report import unknown
 
 
 class Full:
@@ -420,7 +421,7 @@ def allocating(w):
     # Where memory is taken while a call lives: (owner, names of functions).
     yield registries, ("_no", "answer", "canonical", "digest_of", "explain", "output")
     yield calls, ("canonical",)
-    yield w.journal, ("_record",)
+    yield w.journal, ("_save",)
     yield w.registry, ("_event",)
 
 
@@ -477,10 +478,10 @@ def surviving(function, w, name):
 
 def test_a_result_that_cannot_be_journalled_is_given():
     with world() as w:
-        w.journal._record = Full(w.journal._record, 3, 3)  # the third is of `done`
+        w.journal._save = Full(w.journal._save, 2, 2)  # the second is of `done`
         w.call("c", "lock", {"door": "front", "state": "locked"})
         w.run(100)
-        assert w.journal._record.count == 3
+        assert w.journal._save.count == 2
         assert w.codes() == [("c", "ok")]
 
 
@@ -511,7 +512,7 @@ def every_moment(scenario, begun, codes):
             place = (length, number, w.done, results)
             assert w.done.count(begun) <= 1, place
             assert not w.registry.queue, place
-            assert w.journal.unknown() == [], place
+            assert unknown(w.journal) == [], place
             if w.refused:
                 assert w.done == [], place
                 assert not results, place

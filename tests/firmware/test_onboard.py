@@ -11,7 +11,7 @@ from vrt.links.wifi import Wifi
 from vrt.setup import forget, onboard, settings
 from vrt.setup.improv import packet
 
-FILE = "/config.json"
+FILE = "/nowhere/config.json"
 
 
 def credentials(ssid, password):
@@ -221,7 +221,7 @@ class Held:
         device.app.wifi = wifi = Wifi(self.wlan, "home", "secret-key", device.app.log.event, lambda n: n // 2)
         wifi.forget = forget.Forget(board)
         made = {"url": "ws://h/", "wifi_ssid": "home", "wifi_password": "secret-key"}
-        self.flash = Flash(settings, {FILE: json.dumps(made), "/config.old": json.dumps(made)})
+        self.flash = Flash(settings, {FILE: json.dumps(made), "/nowhere/config.old": json.dumps(made)})
         self.run(3000)
         assert device.board.lights[-1] == "idle"
 

@@ -4,6 +4,7 @@ import random
 from array import array
 
 from fake_i2s import BLOCK, FakeMicrophone, FakeSpeaker
+from vrt import figures
 from vrt.audio import dsp
 from vrt.config import checked
 from vrt.sound import Sound
@@ -169,7 +170,7 @@ def test_nothing_is_sent_and_nobody_heard_while_it_is_measured():
     room.measured()
     assert room.frames == []
     assert not room.sound.mic.voiced
-    assert room.sound.figures()["received"] == room.sound.figures()["speaker_dropped"] == 0
+    assert figures.of(room.sound)["received"] == figures.of(room.sound)["speaker_dropped"] == 0
     room.run(250)
     assert room.frames == []
     room.run(300)
@@ -213,7 +214,7 @@ def test_a_reply_comes_first_and_is_whole():
     loud = [sample for sample in room.played.out[before:] if abs(sample) > 4000]
     assert 6300 < len(loud) < 7300  # 300 ms
     assert room.sound.half
-    assert room.sound.figures()["received"] == 15
+    assert figures.of(room.sound)["received"] == 15
     assert room.events == []
     room.turn = "idle"
     assert room.measured()["duplex"] == "full"

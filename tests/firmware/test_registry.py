@@ -9,6 +9,7 @@ from vrt import tools
 from vrt.errors import ConfigError, VrtError
 from vrt.tools import Tool
 from vrt.tools.journal import Journal
+from vrt.tools.report import unknown
 
 UNLOCK = {"door": "front", "state": "unlocked"}
 SHUT = {"door": "front", "state": "locked"}
@@ -645,12 +646,12 @@ def test_irreversible_call_is_on_flash_before_it_runs():
     with world() as w:
         seen = []
         w.registry.add(
-            [Tool(lambda: seen.append(Journal("/calls").unknown()), "probe", "Probe.", effect="irreversible")]
+            [Tool(lambda: seen.append(unknown(Journal("/calls"))), "probe", "Probe.", effect="irreversible")]
         )
         w.call("c1", "probe", {})
         w.run(100)
         assert [call["callId"] for call in seen[0]] == ["c1"]
-        assert Journal("/calls").unknown() == []
+        assert unknown(Journal("/calls")) == []
 
 
 def test_damaged_journal_is_told_and_not_resumed():
@@ -764,7 +765,7 @@ def test_loop_with_nothing_to_do_allocates_nothing():
 
 def test_declaration_is_what_hello_carries():
     with world() as w:
-        lock, light, look, slow = w.registry.declare()
+        lock, light, look, slow = [tool.declaration for tool in w.registry.tools]
         assert lock == {
             "name": "lock",
             "description": "Lock or unlock a door.",

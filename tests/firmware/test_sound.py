@@ -2,6 +2,7 @@ import main
 from fake_device import LOUD, Device, FakeBoard, opened
 from support import raises
 from test_main import Clock, with_start
+from vrt import figures
 from vrt.config import checked
 from vrt.errors import ConfigError
 from vrt.setup import crash
@@ -46,7 +47,7 @@ def test_a_format_that_cannot_be_made_silences_its_direction_only():
     made.play(bytearray(165), 165, 0)  # what comes all the same
     assert made.flush() == ()
     assert not made.playing
-    assert "received" not in made.figures()
+    assert "received" not in figures.of(made)
     raises(ConfigError, made.adopt, {"input": {"encoding": "opus"}, "output": {"encoding": "pcmu"}})
     assert made.speaker is not None
     assert made.mic is None
@@ -76,8 +77,8 @@ def test_a_reply_is_whole_however_much_is_gathered_before_it_begins():
             device.run(10)
         device.audio(1)
     device.run(3000)
-    figures = device.app.sound.figures()
-    assert (figures["received"], figures["speaker_dropped"]) == (100, 0)
+    told = figures.of(device.app.sound)
+    assert (told["received"], told["speaker_dropped"]) == (100, 0)
 
 
 def test_the_ring_holds_what_was_announced_and_200_ms():
@@ -86,8 +87,8 @@ def test_the_ring_holds_what_was_announced_and_200_ms():
     made.speaker.begin("i")
     for _ in range(41):
         made.play(frame, 165, 0)
-    assert made.figures()["received"] == 41
-    assert made.figures()["speaker_dropped"] == 1
+    assert figures.of(made)["received"] == 41
+    assert figures.of(made)["speaker_dropped"] == 1
     assert sound(buffer_ms=1100, output="pcm16").speaker is not None
 
 
@@ -113,10 +114,10 @@ def test_the_figures_of_a_conversation():
     device.run(300)
     device.speak(count=10)
     device.run(500)
-    figures = device.app.sound.figures()
-    assert figures["received"] == 10
-    assert figures["sent"] == len(device.link.frames)
-    assert sum(figures[name] for name in figures if name not in ("received", "sent")) == 0
+    told = figures.of(device.app.sound)
+    assert told["received"] == 10
+    assert told["sent"] == len(device.link.frames)
+    assert sum(told[name] for name in told if name not in ("received", "sent")) == 0
 
 
 def _interrupted(*_):

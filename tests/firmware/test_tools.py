@@ -26,7 +26,7 @@ class Board:
 class Running:
     def __init__(self, effect):
         self.tool = self
-        self.declaration = {"effect": effect}
+        self.effect = effect
 
 
 def test_outputs_obey_whoever_may_act():

@@ -71,7 +71,7 @@ class House:
 
 def test_house_declares_its_tools():
     with House() as house:
-        declared = {tool["name"]: tool for tool in house.registry.declare()}
+        declared = {tool.declaration["name"]: tool.declaration for tool in house.registry.tools}
         assert sorted(declared) == ["check_house", "door_state", "light", "lock"]
         assert declared["lock"]["confirm"] == "button"
         assert declared["lock"]["confirmWhen"] == {"state": ["unlocked"]}

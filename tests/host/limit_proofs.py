@@ -297,7 +297,7 @@ PROOFS = {
     "config.json message_bytes": _DEVICE + "websocket.py::test_client_throws_away_what_does_not_fit",
     "links/frames.py": _DEVICE + "websocket.py::test_client_fails_at_a_message_beyond_reason",
     "app.py _MESSAGE_BYTES": _DEVICE + "session.py::test_client_answers_a_result_too_large_as_failed",
-    "protocol/session.py _LEAST_BYTES": _DEVICE + "session.py::test_client_ignores_limits_it_cannot_use",
+    "protocol/opening.py _LEAST_BYTES": _DEVICE + "session.py::test_client_ignores_limits_it_cannot_use",
     "protocol/session.py": _DEVICE
     + "session.py::test_client_ends_when_the_server_refuses_the_same_message_as_too_large_twice",
     "protocol/grammar.py _MAX_DEPTH": _DEVICE + "grammar.py::test_depth",
@@ -348,7 +348,7 @@ PROOFS = {
     "tools/journal.py _CALLS": _DEVICE + "journal.py::test_file_and_memory_are_bounded",
     "tools/journal.py _KEPT_BYTES": _DEVICE + "journal.py::test_file_and_memory_are_bounded",
     "tools/journal.py _FILE_BYTES": _DEVICE + "journal.py::test_file_and_memory_are_bounded",
-    "tools/journal.py _ARGUMENTS": _LIMITS + "device_keeps_short_arguments_alone_for_its_report",
+    "tools/journal.py _KEPT_ARGUMENTS": _LIMITS + "device_keeps_short_arguments_alone_for_its_report",
     # The device: sound and button
     "config.json buffer_ms": _TURNS + "audio_is_announced_cut_and_paced",
     "audio/make.py _SPARE_MS": _DEVICE + "sound.py::test_the_ring_holds_what_was_announced_and_200_ms",

@@ -16,6 +16,7 @@ import vrt_host
 from host_client import DEADLINE_S, hosting
 from limit_proofs import PROOFS
 from vrt import config as settings
+from vrt.tools import report
 from vrt.tools.journal import Journal
 from vrt_host.agents import script
 from vrt_host.agents.base import (
@@ -505,7 +506,7 @@ def test_device_keeps_short_arguments_alone_for_its_report(tmp_path):
     journal.begin("s")
     for number, length in enumerate((256, 257)):
         journal.started(f"c{number}", "digest", "lock", "x" * length, 1)
-    assert [call["arguments"] for call in journal.unknown()] == ["x" * 256, None]
+    assert [call["arguments"] for call in report.unknown(journal)] == ["x" * 256, None]
 
 
 def test_board_and_host_as_shipped_hear_of_each_other_twice_in_the_time_that_they_wait():

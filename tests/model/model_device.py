@@ -25,6 +25,8 @@ PCMU = {"encoding": "pcmu", "sampleRate": 8000}
 class ModelSpeaker:
     """Plays frames of 20 ms in real time. `played(payload)` is told each frame that it takes."""
 
+    frames = dropped = underruns = stalls = 0
+
     def __init__(self, played):
         self.played = played
         self.playing = False
@@ -66,6 +68,8 @@ class ModelSpeaker:
 
 
 class ModelMic:
+    dropped = overruns = stalls = 0
+
     def __init__(self):
         self.voiced = self.live = self.filled = False
         self.frame = None
@@ -73,6 +77,7 @@ class ModelMic:
 
 class ModelSound:
     half = False
+    sent = 0
     probe = None  # nothing is measured before it connects
 
     def __init__(self, played):
@@ -107,9 +112,6 @@ class ModelSound:
 
     def flush(self):
         return self.speaker.flush()
-
-    def figures(self):
-        return {}
 
 
 class ModelDevice:

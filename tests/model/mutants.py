@@ -163,14 +163,23 @@ def journal_is_not_written(save):
     return lambda self, entry: None
 
 
-@mutant(Journal, "unknown", "crash")
-def journal_is_not_told(unknown):
-    return lambda self: []
+@mutant(Registry, "context", "crash")
+def journal_is_not_told(context):
+    def broken(self):
+        made = context(self)
+        made.pop("unknownCalls", None)
+        return made
+
+    return broken
 
 
-@mutant(Journal, "settle", "crash")
-def journal_is_not_read(settle):
-    return lambda self: []
+@mutant(Registry, "resumed", "crash")
+def journal_is_not_read(resumed):
+    def broken(self):
+        resumed(self)
+        self.results.clear()
+
+    return broken
 
 
 @mutant(Lifecycle, "tick", "cut", "nothing")

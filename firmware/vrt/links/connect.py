@@ -26,8 +26,8 @@ def connect(link):
     reason = yield from _dial(link, host, port)
     if not reason:
         if tls:
-            # The handshake goes on whenever something is read or written.
-            link.sock = tls.wrap_socket(link.sock, server_hostname=host, do_handshake_on_connect=False)
+            link.sock = vrt.use("vrt.links.tls").wrap(tls, link.sock, host)
+            vrt.forget("vrt.links.tls")
         entropy = os.urandom(20)
         reason = yield from _upgrade(link, *request(header, path, entropy[:16]))
     if not reason:

@@ -9,9 +9,7 @@ def address(url, ca):
     tls, host, port, path, header = parse(url)
     context = None
     if tls:
-        from vrt.links.tls import context as trusting  # noqa: PLC0415  (memory that ws:// does not need)
-
-        context = trusting(ca)
+        context = vrt.use("vrt.links.tls").context(ca)  # memory that ws:// does not need
     vrt.forget("vrt.links.url", "vrt.links.tls")
     return context, host, port, path, header
 

@@ -12,7 +12,7 @@
 # After a MemoryError an event may be there or not: when not, then the message was not taken, and a resume brings it again.
 from micropython import const
 
-from vrt import diff
+from vrt import diff, once
 from vrt.errors import ProtocolError
 from vrt.protocol.lifecycle import Lifecycle
 from vrt.protocol.stream import Streams
@@ -20,7 +20,6 @@ from vrt.protocol.wire import WireError, decode, encode
 
 _NONE = const(-1)  # below every epoch and every seq
 _LAST_SEQ = const(0xFFFFFFFF)  # seq must not wrap: nothing follows it (§4.1)
-_LEAST_BYTES = const(1024)  # a server's limit below this is none that we could keep to
 _SLOTS = const(32)  # of the outbox
 _SPARE = const(8)  # slots that text and context leave to interruptions
 _HEADER_BYTES = const(5)  # of an audio frame (§8.1): kind, seq
@@ -130,30 +129,16 @@ class Session(Lifecycle):
         elif message["seq"] and (self._stalled or (kind == "tool.call" and streams.free() <= self.pending)):
             self._stall()  # not handled, not acknowledged: it comes again after the resume (decisions 17)
         else:
-            self._events.append(message)  # while nothing has changed: what has no room here comes again
+            opened = kind == "ready" and once("vrt.protocol.opening").opened
+            self._events.append(message)  # while nothing has changed: what has no room until here comes again
             told = not (is_open and message["seq"]) or streams.take(message["seq"], now)
             if told:
-                told = self._ready(message) if kind == "ready" else self._apply(kind, message)
+                told = opened(self, message) if opened else self._apply(kind, message)
             if not told:
                 self._events.remove(message)
             elif inp == "ready" or inp == "refused":  # noqa: PLR1714  (a tuple of words is 200 bytes)
                 self.state = state
                 self._since = now
-
-    def _ready(self, message):
-        if self.id is None:
-            fits = not message.pop("resumedFrom", 0)  # nothing of ours was handled in a session that is new
-        else:
-            fits = message["sessionId"] == self.id and self.streams.resume(message.get("resumedFrom", _NONE))
-        if not fits:
-            self.end("RESUME_FAILED", "ready does not fit the session")
-            return False
-        self.id = message["sessionId"]
-        limits = message.get("limits")
-        size = limits.get("messageBytes") if type(limits) is dict else None
-        if type(size) is int and size >= _LEAST_BYTES:
-            self.streams.limit = min(self.streams.size, size)
-        return True
 
     def _apply(self, kind, message):
         # What any other message means for the session. Returns whether the application is to hear of it.
@@ -178,7 +163,7 @@ class Session(Lifecycle):
         elif kind == "tool.call":
             self.pending += 1
             if not fresh:  # without memory for it the application refuses the event
-                self.refuse(message, "INTERRUPTED", "the turn was interrupted")
+                self.refuse(message, "INTERRUPTED", "its turn was interrupted")
         return fresh
 
     def receive_audio(self, buf, n):

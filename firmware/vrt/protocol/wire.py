@@ -5,9 +5,9 @@ import sys
 
 from micropython import const
 
-from vrt import forget, use
+from vrt import once
 from vrt.errors import ProtocolError
-from vrt.protocol.grammar import join_surrogates, weigh
+from vrt.protocol.grammar import weigh
 from vrt.protocol.tables import SERVER
 
 _WEIGHT = const(128)  # of a message that is parsed as it is (§11), where the buffer is not a large one
@@ -30,9 +30,9 @@ def decode(buf, n):
         raise WireError("MALFORMED", "not JSON", 0)
     most = max(_WEIGHT, len(buf) >> 4)
     if weight > most:
-        n = use("vrt.protocol.trim").trim(buf, n, most)  # a rare thing, and forgotten
-        forget("vrt.protocol.trim")
-    n = join_surrogates(buf, n)
+        n = once("vrt.protocol.trim").trim(buf, n, most)
+    if buf.find(b"\\ud", 0, n) >= 0 or buf.find(b"\\uD", 0, n) >= 0:
+        n = once("vrt.protocol.surrogates").join(buf, n)
     try:
         message = json.loads(_text(memoryview(buf)[:n]))  # type: ignore[arg-type]  (the stubs know no views)
     except ValueError as error:  # such as a number the runtime cannot hold

@@ -120,13 +120,14 @@ class Crash:
 
 
 def _place(trace):
-    # The last "module:line" of a traceback.
+    # The last "file:line" of a traceback; where no lines are known, as in the firmware's own modules, "module:function".
     place = ""
     for line in trace.split("\n"):
         parts = line.split('"')
         if len(parts) == 3 and parts[0].strip() == "File":
-            number = parts[2].split(",")[1].strip().split(" ")[-1]
-            place = "/".join(parts[1].split("/")[-2:]) + ":" + number
+            _, number, name = parts[2].split(",")
+            at = number.split(" ")[-1]
+            place = "/".join(parts[1].split("/")[-2:]) + ":" + (name.split(" ")[-1] if at == "1" else at)
     return place
 
 

@@ -30,34 +30,28 @@ def tool(description, parameters=None, *, name=None, **options):
     #               the device restarts in between
     # timeout_ms    from the head of the queue, the confirmation included; default 30,000 (decisions 8)
     # phrases       how it is spoken of: see docs/tools.md
-    def declare(function):
-        from vrt.tools.declaration import add  # noqa: PLC0415  (forgotten by Registry.load)
+    from vrt.tools.declaration import declare  # noqa: PLC0415  (forgotten by Registry.load)
 
-        add(Tool(function, name or function.__name__, description, parameters, **options))
-        return function
-
-    return declare
+    return declare(name, description, parameters, options)
 
 
 class Tool:
     # One declared tool; the constructor takes what `tool` takes, ConfigError says what to change.
     def __init__(self, function, name, description, parameters=None, **options):
-        from vrt.tools.declaration import declaration  # noqa: PLC0415  (forgotten by Registry.load)
+        from vrt.tools.declaration import fill  # noqa: PLC0415  (forgotten by Registry.load)
 
-        self.function = function
-        self.declaration = declaration(name, description, parameters, **options)  # what `hello` says of it
+        fill(self, function, name, description, parameters, **options)
 
     def asks(self, arguments):
-        # Whether the device itself asks before a call with these (valid) arguments. By voice the host does.
-        made = self.declaration
-        if made.get("confirm") != "button":
-            return False
-        when = made.get("confirmWhen")
-        for name, values in when.items() if when else ():
+        # Whether the device itself asks before a call with these (valid) arguments.
+        when = self.when  # type: ignore  (see declaration.fill)
+        if type(when) is not dict:
+            return when is True
+        for name, values in when.items():
             for value in values:
                 if canonical(arguments[name]) == canonical(value):
                     return True
-        return when is None
+        return False
 
 
 class Guarded:
@@ -71,7 +65,7 @@ class Guarded:
         return Guarded(None, self._board.output(name))
 
     def value(self, *level):
-        if level and running and running.tool.declaration["effect"] == "none":
+        if level and running and running.tool.effect == "none":
             raise VrtError("a tool that only reads (effect='none') cannot set an output")
         return self._pin.value(*level)
 

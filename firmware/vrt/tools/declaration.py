@@ -3,15 +3,24 @@ from micropython import const
 
 from vrt import tools
 from vrt.errors import ConfigError
-from vrt.tools.arguments import kind, problem
+from vrt.tools.arguments import kind
+from vrt.tools.rules import problem
 
 _SCHEMA_DEPTH = const(6)
 _TIMEOUT_MAX_MS = const(3600000)
 _CONFIRM_MIN_MS = const(3000)
 
 
+def declare(name, description, parameters, options):
+    # What vrt.tools.tool gives: takes the function below it, and one more tool of the user's is there.
+    def take(function):
+        add(tools.Tool(function, name or function.__name__, description, parameters, **options))
+        return function
+
+    return take
+
+
 def add(tool):
-    # One more tool of the user's.
     if any(one.declaration["name"] == tool.declaration["name"] for one in tools.declared):
         raise ConfigError(
             f"tool {tool.declaration['name']} is declared twice; give one of the two another name"
@@ -25,6 +34,18 @@ def forbid_voice(declared):
         if tool.declaration.get("confirm") == "voice":
             name = tool.declaration["name"]
             raise ConfigError(f"tool {name} has confirm='voice', which the configuration forbids")
+
+
+def fill(tool, function, name, description, parameters=None, **options):
+    # A new Tool.
+    made = declaration(name, description, parameters, **options)
+    tool.function = function
+    tool.declaration = made  # what `hello` says of it; None once it is on flash, see shelf.py
+    tool.name = made["name"]
+    tool.effect = made["effect"]
+    tool.timeout_ms = made["timeoutMs"]
+    # When the device itself asks: never, always, or for these values of parameters. By voice the host does.
+    tool.when = made.get("confirmWhen", True) if made.get("confirm") == "button" else None
 
 
 def declaration(

@@ -13,23 +13,24 @@
 # replaces in two steps; the next load finishes the second.
 import json
 import os
-from binascii import crc32
 from errno import ENOENT
 
 from micropython import const
+
+from vrt import once
 
 _MAGIC = const(0xA5)
 _CALLS = const(10)
 _KEPT_BYTES = const(2048)
 _FILE_BYTES = const(8192)
-_ARGUMENTS = const(256)  # characters of arguments worth keeping for the report of an unknown outcome
+_KEPT_ARGUMENTS = const(256)  # characters of arguments worth keeping for the report of an unknown outcome
 
 CALL = const(0)
-_DIGEST = const(1)
-_NAME = const(2)
-_ARGS = const(3)
-_EPOCH = const(4)
-_RESULT = const(5)
+DIGEST = const(1)
+NAME = const(2)
+ARGUMENTS = const(3)
+EPOCH = const(4)
+RESULT = const(5)
 
 UNKNOWN = '{"ok":false,"code":"FAILED","message":"outcome unknown: the device restarted while it ran"}'
 _GONE = const('{"ok":false,"code":"FAILED","message":"answered before; the result is no longer kept"}')
@@ -75,36 +76,18 @@ class Journal:
         self.rx = rx
         self.epoch = epoch
 
-    def unknown(self):
-        # The calls that were started and whose outcome nobody knows: a list for `context`.
-        return [
-            {"callId": entry[CALL], "name": entry[_NAME], "arguments": entry[_ARGS]}
-            for entry in self.kept
-            if entry[_RESULT] is None
-        ]
-
-    def settle(self):
-        # After a reboot and a resume: every kept result (the server ignores those it has, §7.2), and one for each call that
-        # waited. Unknown is final now.
-        self.owed = self.brief
-        for entry in self.kept:
-            if entry[_RESULT] is None:
-                self.done(entry[CALL], entry[_DIGEST], entry[_NAME], entry[_EPOCH], UNKNOWN)
-        self.owed = ()
-        return [answer(entry[CALL], entry[_EPOCH], entry[_RESULT]) for entry in self.kept + self.brief]
-
     # --- the registry
 
     def find(self, call_id):
         # (digest, epoch, result text) of a call in this session, None when it is not kept.
         for entry in self.kept + self.brief:
             if entry[CALL] == call_id:
-                return entry[_DIGEST], entry[_EPOCH], entry[_RESULT] or UNKNOWN
+                return entry[DIGEST], entry[EPOCH], entry[RESULT] or UNKNOWN
         return None
 
     def started(self, call_id, digest, name, arguments, epoch):
         # On flash when it returns. OSError: it is not, and the tool must not run. `arguments` is JSON text.
-        entry = [call_id, digest, name, arguments if len(arguments) <= _ARGUMENTS else None, epoch, None]
+        entry = [call_id, digest, name, arguments if len(arguments) <= _KEPT_ARGUMENTS else None, epoch, None]
         self.kept.append(entry)
         trim(self.kept)
         try:
@@ -117,8 +100,8 @@ class Journal:
         # The call has its result (JSON text of {ok, ...}). On flash if `started` was.
         for entry in self.kept:
             if entry[CALL] == call_id:
-                entry[_RESULT] = result
-                entry[_ARGS] = None
+                entry[RESULT] = result
+                entry[ARGUMENTS] = None
                 try:  # noqa: SIM105  (no contextlib)
                     self._save(entry)
                 except (OSError, MemoryError):  # a reboot will report its outcome as unknown
@@ -129,35 +112,9 @@ class Journal:
 
     # --- the file
 
-    def _record(self, entry):
-        fields = [self.session_id, self.tx, self.rx, self.epoch]
-        fields.extend(entry)
-        calls = [(call.call_id, call.epoch) for call in self.queue if call.call_id != entry[CALL]]
-        calls.extend([(one[CALL], one[_EPOCH]) for one in self.owed])
-        fields.append(calls)
-        record = json.dumps(fields).encode()
-        record = head_of(len(record)) + record
-        return record + crc32(record).to_bytes(4, "little")
-
     def _save(self, entry):
-        # The newest state of an entry onto flash: appended, or with a new file.
-        path, mode, entries, size = self.path, "ab", (entry,), self.size
-        if size < 0 or size + len(self._record(entry)) > self.file_bytes:
-            path, mode, entries, size = path + ".new", "wb", self.kept, 0
-        self.size = -1  # when this fails, the file may end in half a record
-        with open(path, mode) as file:
-            for one in entries:
-                record = self._record(one)
-                file.write(record)
-                size += len(record)
-            file.flush()
-        if hasattr(
-            os, "sync"
-        ):  # flush reaches the medium on LittleFS, FAT and POSIX; other ports have a cache
-            os.sync()
-        if mode == "wb":
-            os.rename(path, self.path)
-        self.size = size
+        # The newest state of an entry onto flash.
+        once("vrt.tools.saving").save(self, entry, open, os)
 
 
 def answer(call_id, epoch, result):
@@ -177,9 +134,9 @@ def trim(entries):
         for field in entry:
             if isinstance(field, str):
                 total += len(field)
-        if total > _KEPT_BYTES and entry is not entries[-1] and len(entry[_RESULT] or "") > len(_GONE):
-            total += len(_GONE) - len(entry[_RESULT])
-            entry[_RESULT] = _GONE
+        if total > _KEPT_BYTES and entry is not entries[-1] and len(entry[RESULT] or "") > len(_GONE):
+            total += len(_GONE) - len(entry[RESULT])
+            entry[RESULT] = _GONE
 
 
 def head_of(length):

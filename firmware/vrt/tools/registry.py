@@ -3,7 +3,7 @@
 #   confirm = Confirm(); journal = Journal(board.storage + "calls")
 #   registry = Registry(journal, confirm, event=log.event, voice=False)
 #   registry.load(board)               once, before hello: imports the user's module `tools`, calls its setup(board)
-#   registry.declare() -> list         for hello.tools       registry.queue_limit -> hello.limits.queuedCalls
+#   registry.tools, .queue_limit       what is declared, and hello.limits.queuedCalls
 #   registry.context() -> dict         for hello.context and `context`: {"state": ..., "unknownCalls": [...]}
 #
 #   registry.begin(session_id)         `ready` of a new session: forgets the session before it
@@ -29,9 +29,9 @@ import json
 
 from micropython import const
 
-from vrt import diff, forget, tools
+from vrt import diff, forget, once, tools
 from vrt.errors import VrtError
-from vrt.tools.arguments import canonical, kind, problem
+from vrt.tools.arguments import canonical, kind
 from vrt.tools.call import Call, digest_of, explain, output
 from vrt.tools.journal import answer
 
@@ -54,6 +54,7 @@ class Registry:
         self._event = event
         self._voice = voice
         self.tools = []
+        self.shelf = None  # the file with their declarations, see shelf.py
         self._state = None
         self._closed = -1
         self.queue = []  # calls without a result; the first one asks or runs once its `since` is set
@@ -69,9 +70,8 @@ class Registry:
         if hasattr(module, "setup"):
             module.setup(tools.Guarded(board))
         self._state = getattr(module, "state", None)
-        forget(
-            "vrt.tools.declaration", "vrt.tools.recovery"
-        )  # a third of this package; who needs it loads it again
+        # A third of this package; who needs it loads it again.
+        forget("vrt.tools.declaration", "vrt.tools.recovery", "vrt.tools.rules")
 
     def add(self, declared):
         if not self._voice:
@@ -80,23 +80,8 @@ class Registry:
             forbid_voice(declared)
         self.tools.extend(declared)
 
-    def declare(self):
-        return [tool.declaration for tool in self.tools]
-
     def context(self):
-        # What the device reports of itself (§5.5): the true state, and what nobody knows since a restart.
-        made = {}
-        if self._state:
-            try:
-                made["state"] = json.loads(output(self._state()))
-            except Exception as error:
-                made["state"] = {"error": explain(error)}
-        unknown = self.journal.unknown()
-        if unknown:
-            made["unknownCalls"] = unknown
-        if self.journal.damaged:
-            made["journal"] = "damaged: calls may have run without a result"
-        return made
+        return once("vrt.tools.report").context(self, self._state)
 
     # --- sessions
 
@@ -108,7 +93,7 @@ class Registry:
         # A restart interrupts: what was asked before it and has not started does not start now. The server still has the
         # turn, so only tools are closed to it, and it hears what became of its calls.
         self._closed = self.journal.epoch
-        self.results.extend(self.journal.settle())
+        self.results.extend(once("vrt.tools.report").settle(self.journal))
         self.uncertain = True
 
     def drop(self):
@@ -136,7 +121,7 @@ class Registry:
             self.results.append(answer(call.call_id, epoch, result))
             return False
         for one in self.tools:
-            if one.declaration["name"] == call.name:
+            if one.name == call.name:
                 call.tool = one
         code = "FAILED"
         if call.epoch <= self._closed:  # §6.2, also calls that come late or again
@@ -150,7 +135,9 @@ class Registry:
             text = "not run: too many calls are waiting"
         else:
             code = "INVALID"
-            text = call.problem or problem(call.tool.declaration["parameters"], call.arguments)
+            text = call.problem
+            if not text:
+                text = once("vrt.tools.shelf").problem(self, call.tool, call.arguments)
         if text:
             self._end(call, _no(code, text))
         else:
@@ -180,11 +167,11 @@ class Registry:
     # --- the call at the head
 
     def _go_on(self, call, now, down):
-        made = call.tool.declaration
+        timeout_ms = call.tool.timeout_ms
         if call.since is None:
             call.since = now
             if call.tool.asks(call.arguments):
-                self.confirm.ask(call.call_id, call.digest, call.epoch, now, made["timeoutMs"])
+                self.confirm.ask(call.call_id, call.digest, call.epoch, now, timeout_ms)
                 call.asked = True
                 self._event("confirm_asked", call=call.call_id, name=call.name, arguments=call.arguments)
         if self.confirm.asking:
@@ -194,8 +181,8 @@ class Registry:
                     text = "nobody confirmed it in time" if outcome == "expired" else "the user refused it"
                     self._end(call, _no("REJECTED", text))
                 return
-        if diff(now, call.since) >= made["timeoutMs"]:  # decisions 8
-            self._cut(call, "TIMEOUT", f"it took longer than {made['timeoutMs']} ms")
+        if diff(now, call.since) >= timeout_ms:  # decisions 8
+            self._cut(call, "TIMEOUT", f"it took longer than {timeout_ms} ms")
         elif call.paused is None:
             self._start(call, now)
         elif diff(now, call.paused) >= call.wait_ms:
@@ -207,7 +194,7 @@ class Registry:
         call.result = _FULL  # unless there is memory to do it, and to say more
         if call.tool.asks(call.arguments) and not self.confirm.use(call.call_id, digest, call.epoch, now):
             result = _no("REJECTED", "what was confirmed is not this call")
-        elif call.tool.declaration["effect"] == "irreversible":
+        elif call.tool.effect == "irreversible":
             try:
                 self.journal.started(call.call_id, digest, call.name, canonical(call.arguments), call.epoch)
             except OSError as error:
@@ -248,7 +235,7 @@ class Registry:
                 )
         except Exception as error:
             call.result = _FULL
-            if call.tool.declaration["effect"] != "none":
+            if call.tool.effect != "none":
                 self.uncertain = True
             call.result = _no("FAILED", explain(error))
         finally:
@@ -266,7 +253,7 @@ class Registry:
     def _cut(self, call, code, why):
         # The call ends here, whatever its tool still does (§7.2).
         call.cancelled = True
-        if call.paused is not None and call.tool.declaration["effect"] != "none":
+        if call.paused is not None and call.tool.effect != "none":
             self.uncertain = True
         self._end(call, _no(code, why))
         if tools.running is not call:
