@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import re
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -22,6 +23,7 @@ from vrt_host.agents.echo import EchoAgent
 from vrt_host.config import ServerConfig
 from vrt_host.device import build
 from vrt_host.device.profiles import Profile, dumps, find, profiles
+from vrt_host.device.weave import firmware
 from vrt_host.server import serve
 from vrt_host.sim.board import SimBoard
 from vrt_host.sim.firmware import find_runtime
@@ -34,7 +36,7 @@ _DEADLINE_S = 60
 
 
 async def probe(*, modules: bool = False, profile: Profile | None = None) -> dict[str, Any]:
-    """The event `size` of a board: `used` bytes, `buffers` and `modules` by name.
+    """The event `size` of a board: `used` bytes, `buffers` and, if asked for, `modules` by name.
 
     With a real board's `profile` those are of its sound, its drivers and its files; its chips are played.
     """
@@ -62,20 +64,36 @@ async def probe(*, modules: bool = False, profile: Profile | None = None) -> dic
                 ) as board:
                     async for event in board.events():
                         if event["event"] == "size":
-                            return event
+                            buffers = {_named(path): size for path, size in event["buffers"].items()}
+                            return {**event, "buffers": buffers}
                 raise RuntimeError("the board ended before it was measured")
         finally:
             serving.cancel()
             await asyncio.gather(serving, return_exceptions=True)
 
 
+def _named(path: str) -> str:
+    """The way to a buffer as the sources have it, as far as the names of one class are not those of another."""
+    names = {new: old for old, new in firmware().public_attributes.items()}
+    return "app" + re.sub(r"\w+", lambda found: names.get(found[0], found[0]), path)
+
+
 def _filled(program: str, constants: Mapping[str, object]) -> str:
-    """The program with other values of its constants, a line each."""
-    lines = program.split("\n")
-    for name, value in constants.items():
-        at = next(n for n, line in enumerate(lines) if line.startswith(f"{name} = "))
-        lines[at] = f"{name} = {value!r}"
-    return "\n".join(lines)
+    """The program with other values of its constants, a line each, and without the parts for those that are not set."""
+    made: list[str] = []
+    left_out = False
+    for line in program.split("\n"):
+        words = line.split()
+        if words[:2] == ["#", "if"]:
+            left_out = not constants.get(words[2])
+        elif words == ["#", "end"]:
+            left_out = False
+        elif words[1:2] == ["="] and words[0] in ("DESCRIPTION", "SLOT", "MODULES"):
+            if constants.get(words[0]):
+                made.append(f"{words[0]} = {constants[words[0]]!r}")
+        elif not left_out:
+            made.append(line)
+    return "\n".join(made)
 
 
 def estimate(found: Mapping[str, Any]) -> dict[str, int]:

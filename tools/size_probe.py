@@ -1,20 +1,52 @@
 # The heap of the running client, for tools/bench_size.py: the firmware's own start, until its session is open, on MicroPython.
-# Reports it as the event `size` of the board: with MODULES, what each module took when it was imported, without what it
-# imported itself; else what is in use after a collection, and how much of it is buffers. With DESCRIPTION, the board.json of a
-# real board, sound is that board's, and SLOT is a folder with its files: then also what the simulated board took, and what
-# the real one takes instead, on chips that are played here.
+# Reports it as the event `size` of the board: with MODULES, what each module took when it was imported, without what it imported
+# itself; else what is in use after a collection, and how much of it is buffers, by the way to them from the App. With DESCRIPTION,
+# the board.json of a real board, sound is that board's, and SLOT is a folder with its files: then also what the simulated board
+# took, and what the real one takes instead, on chips that are played here. Parts between `if` and `end` are left out where nobody
+# asks for them, and what is left is called by words that MicroPython knows: other names would fill the table that counts here.
 # mypy: ignore-errors
-# ruff: noqa: PLC0415  (the imports are what is measured)
-import builtins
+# ruff: noqa: E402, PLC0415  (the imports are what is measured, and some are left out)
 import gc
-import io
-import json
-import sys
 from array import array
 
-MODULES = False
+from micropython import RingIO
+
 DESCRIPTION = ""
 SLOT = ""
+MODULES = ""
+
+
+def map(object):
+    # Bytes of all bytearrays, arrays and ring buffers that can be reached from an object of the firmware's.
+    seen = set()
+    found = {}
+    queue = [(object, "")]
+    while queue:
+        one, path = queue.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        kind = type(one)
+        if kind is bytearray:
+            found[path] = found.get(path, 0) + len(one)
+        elif kind is array:
+            found[path] = found.get(path, 0) + len(one) * (2 if repr(one[:0])[7].encode() in b"hH" else 4)
+        elif kind is RingIO:
+            found[path] = one.any() + 1
+            while one.write(b"\0"):  # how much more it takes
+                found[path] += 1
+        elif kind in (list, tuple):
+            queue.extend([(inner, path + "[]") for inner in one])
+        elif kind is dict:
+            queue.extend([(inner, path + "{}") for inner in one.values()])
+        elif hasattr(one, "__dict__") and kind is not type:
+            queue.extend([(inner, path + "." + name) for name, inner in one.__dict__.items()])
+    return found
+
+
+# if MODULES
+import builtins
+import sys
 
 taken = {}
 _open = []  # of the imports that are under way: what their own imports took
@@ -35,41 +67,15 @@ def measured(name, *rest):
         inner = _open.pop()
         if _open:
             _open[-1] += took
-        taken[name] = taken.get(name, 0) + took - inner
+        taken[name] = max(taken.get(name, 0), took - inner)
 
 
-def buffers(root):
-    # Bytes of all bytearrays, arrays and ring buffers that can be reached from an object of the firmware's.
-    seen = set()
-    found = {}
-    queue = [(root, "app")]
-    while queue:
-        one, path = queue.pop()
-        if id(one) in seen:
-            continue
-        seen.add(id(one))
-        kind = type(one).__name__
-        if isinstance(one, bytearray):
-            found[path] = found.get(path, 0) + len(one)
-        elif isinstance(one, array):
-            found[path] = found.get(path, 0) + len(one) * (2 if repr(one[:0])[7] in "hH" else 4)
-        elif kind == "RingIO":
-            found[path] = one.any() + _room(one) + 1
-        elif isinstance(one, (list, tuple)):
-            queue.extend([(inner, path + "[]") for inner in one])
-        elif isinstance(one, dict):
-            queue.extend([(inner, path + "{}") for inner in one.values()])
-        elif hasattr(one, "__dict__") and not isinstance(one, type):
-            queue.extend([(inner, path + "." + name) for name, inner in one.__dict__.items()])
-    return found
-
-
-def _room(ring):
-    # How much more a ring takes.
-    n = 0
-    while ring.write(b"\0"):
-        n += 1
-    return n
+# end
+# if DESCRIPTION
+import builtins
+import io
+import json
+import sys  # noqa: F811  (of the two parts one is left at most)
 
 
 class Played:
@@ -137,42 +143,54 @@ def hardware():
     return gc.mem_alloc() - before
 
 
+# end
 def main():
-    if DESCRIPTION:
-        builtins.open = described
+    played = 0
+    # if DESCRIPTION
+    builtins.open = described
+    # end
     gc.collect()
     before = gc.mem_alloc()
-    if MODULES:
-        builtins.__import__ = measured
+    # if MODULES
+    builtins.__import__ = measured
+    # end
     import board
 
-    if DESCRIPTION:
-        gc.collect()
+    # if DESCRIPTION
+    gc.collect()
     played = gc.mem_alloc() - before
-    from vrt.build import start
+    # end
+    from vrt.build import shed, start
 
     app = start(board)
-    del start
-    builtins.__import__ = _import
+    shed(app)
+    del shed, start
     sleep = board.wait
     steps = 0
 
-    def wait(link, ms):
+    def wait(self, args):
         nonlocal steps
         steps += app.session.state == "open"
         if steps == 50:
             board.wait = sleep
             gc.collect()
             used = gc.mem_alloc() - before
-            made = {"used": used, "modules": taken, "buffers": buffers(app)}
-            if DESCRIPTION:
-                made["used"] = used - played + hardware()
+            made = {"used": used, "buffers": map(app)}
+            # if MODULES
+            builtins.__import__ = _import
+            made["modules"] = taken
+            # end
+            # if DESCRIPTION
+            made["used"] = used - played + hardware()
+            # end
             board.event("size", **made)
-        return sleep(link, ms)
+        return sleep(self, args)
 
     board.wait = wait
     app.run()
 
 
+# if DESCRIPTION
 _plain_open = open
+# end
 main()

@@ -4,11 +4,10 @@ from types import SimpleNamespace
 
 from mutation import breaks, heard, rewrite, rewrite_text, wrap
 from vrt.links.ws import WebSocketLink
-from vrt.protocol import lifecycle, session, stream, wire
+from vrt.protocol import lifecycle, opening, session, stream, wire
 from vrt.protocol.session import Session
 from vrt.protocol.stream import Streams
 from vrt.sound import Sound
-from vrt.tools.registry import Registry
 
 # --- framing
 
@@ -40,8 +39,12 @@ def nothing_for_null():
 
 @breaks("client.framing.schema", "client.sessions.tool-names-unique", rare=True)
 def a_tool_twice():
+    def change(message):
+        if message.get("tools"):
+            message["tools"].append(message["tools"][0])
+        return message
 
-    wrap(Registry, "declare", lambda declare, self: declare(self) + declare(self)[:1])
+    rewrite(change)
 
 
 @breaks("client.framing.unknown-members-ignored", "client.sessions.every-ready-opens")
@@ -174,13 +177,16 @@ def refusals_mean_nothing():
     rare=True,
 )
 def unknown_capabilities_refused():
-    def ready(method, self, message):
+    def opened(self, message):
         if set(message.get("capabilities", ())) <= {"tool-stream-v1"}:
-            return method(self, message)
+            return opening.opened(self, message)
         self.end("UNSUPPORTED", "capabilities")
         return False
 
-    wrap(Session, "_ready", ready)
+    once = session.once
+    session.once = lambda name: (
+        SimpleNamespace(opened=opened) if name == "vrt.protocol.opening" else once(name)
+    )
 
 
 @breaks(

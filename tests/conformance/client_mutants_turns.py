@@ -1,6 +1,7 @@
 """Our firmware with one rule broken: calls, the gate, errors, the link, audio."""
 
 import json
+from types import SimpleNamespace
 
 from mutation import breaks, heard, rewrite, wrap
 from vrt.conversation import Conversation
@@ -126,10 +127,11 @@ def a_failing_tool_kills():
 @breaks("client.tools.invalid-arguments", "client.tools.invalid-runs-nothing")
 def arguments_unchecked():
 
-    def problem(schema, value, path="arguments"):
+    def problem(registry, tool, arguments):
         return None
 
-    registry.problem = problem
+    once = registry.once
+    registry.once = lambda name: SimpleNamespace(problem=problem) if name == "vrt.tools.shelf" else once(name)
 
     def advance(method, self, call, now):
         if type(call.arguments) is not dict or type(call.arguments.get("ms", 0)) is not int:

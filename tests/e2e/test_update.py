@@ -16,6 +16,7 @@ from vrt_host.auth import TokenFile
 from vrt_host.config import ServerConfig
 from vrt_host.device import build
 from vrt_host.device.bundle import Bundle, make_key, sign
+from vrt_host.device.weave import Firmware
 from vrt_host.resources import root
 from vrt_host.server import serve
 from vrt_host.sim.board import find_micropython
@@ -48,27 +49,31 @@ class Profile:
 
 @functools.cache
 def compiled():
+    return build.files(profile())
+
+
+def profile():
     folder = root() / "boards" / "sim"
-    return build.files(Profile("sim", folder, json.loads((folder / "board.json").read_text())))
+    return Profile("sim", folder, json.loads((folder / "board.json").read_text()))
+
+
+@functools.cache
+def woven(target, module, *changes):
+    """The text of a module of the device, with changes to one of its sources."""
+    text = (root() / "firmware" / f"{module.replace('.', '/')}.py").read_text()
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    made = Firmware(root() / "firmware", root() / "boards", texts={module: text})
+    return made.text(made.names(made.sources)[target])
 
 
 def firmware(version, **changed):
     """A slot's files: the product's, in a hurry. `changed`: sources instead of modules."""
-    made = dict(compiled().slot)
+    made = build.tree(profile(), version=version)
     made["simboard.mpy"] = made.pop("board.mpy")
     made["board.py"] = BOARD.encode()
-    live = (root() / "firmware" / "vrt" / "setup" / "live.py").read_text()
-    for old, new in IMPATIENT:
-        assert old in live
-        live = live.replace(old, new)
-    source = (root() / "firmware" / "vrt" / "__init__.py").read_text()
-    changed = {
-        "vrt/setup/live": live,
-        "vrt/__init__": source.replace('VERSION = "0.1.0"', f'VERSION = "{version}"'),
-        **changed,
-    }
-    assert f'"{version}"' in changed["vrt/__init__"]
-    for name, text in changed.items():
+    for name, text in {"vrt/live": woven("vrt.live", "vrt.setup.live", *IMPATIENT), **changed}.items():
         del made[name + ".mpy"]
         made[name + ".py"] = text.encode()
     return made
@@ -198,26 +203,23 @@ async def test_update_is_taken_and_stays_when_it_reaches_its_host(house, monkeyp
     async with house.open(monkeypatch):
         await house.until(lambda: house.versions() == ["0.1.0"])
         house.publish("0.2.0")
-        await house.until(lambda: house.told("update", state="stays", version="0.2.0"))
+        await house.until(lambda: house.told("update", state="stays", version="0.2.0") and house.slot == "b ")
         assert set(house.versions()) == {"0.1.0", "0.2.0"}
-        assert house.slot == "b "
         house.publish("0.10.0")
-        await house.until(lambda: house.told("update", state="stays", version="0.10.0"))
-        assert house.slot == "a "
+        await house.until(
+            lambda: house.told("update", state="stays", version="0.10.0") and house.slot == "a "
+        )
 
 
 async def test_update_that_does_not_reach_its_host_is_taken_back_and_not_tried_again(house, monkeypatch):
     async with house.open(monkeypatch):
         await house.until(lambda: house.versions() == ["0.1.0"])
-        broken = (root() / "firmware" / "vrt" / "links" / "connect.py").read_text()
-        house.publish(
-            "0.2.0",
-            **{
-                "vrt/links/connect": broken.replace(
-                    'reason = "dns"', 'reason = "broken"; host = "nowhere.invalid"'
-                )
-            },
+        broken = woven(
+            "vrt.connect",
+            "vrt.links.connect",
+            ('reason = "dns"', 'reason = "broken"; host = "nowhere.invalid"'),
         )
+        house.publish("0.2.0", **{"vrt/connect": broken})
         await house.until(lambda: house.told("update", state="goes back", version="0.2.0"))
         await house.until(lambda: house.versions()[-1] == "0.1.0" and house.slot == "a 0.2.0")
         fetched = len(house.told("update", state="fetch"))
@@ -229,7 +231,7 @@ async def test_update_that_does_not_reach_its_host_is_taken_back_and_not_tried_a
 async def test_update_that_crashes_is_taken_back(house, monkeypatch):
     async with house.open(monkeypatch):
         await house.until(lambda: house.versions() == ["0.1.0"])
-        house.publish("0.2.0", **{"vrt/app": "raise ValueError('a bug')\n"})
+        house.publish("0.2.0", **{"vrt/__init__": "raise ValueError('a bug')\n"})
         await house.until(lambda: house.slot == "a 0.2.0")
         await house.until(lambda: len(house.versions()) > 1)
         assert set(house.versions()) == {"0.1.0"}

@@ -5,6 +5,7 @@ import sys
 from errno import ENOENT
 
 from support import SkipTest, raises
+from vrt import use
 from vrt.tools import journal as journal_module
 from vrt.tools.journal import UNKNOWN, Journal, answer
 from vrt.tools.report import settle, unknown
@@ -43,12 +44,15 @@ class Disk:
 
         self._modules = (journal_module, recovery)
         self._os = journal_module.os
+        self._once = journal_module.once
+        journal_module.once = use  # what writes is not read anew for each of thousands of records
         for module in self._modules:
             module.os = self
             module.open = self.open
         return self
 
     def __exit__(self, *error):
+        journal_module.once = self._once
         for module in self._modules:
             module.os = self._os
             module.open = open

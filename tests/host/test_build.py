@@ -9,7 +9,6 @@ import device_profiles
 import pytest
 from vrt_host.device import build, profiles
 from vrt_host.errors import UsageError
-from vrt_host.resources import root
 
 
 @pytest.fixture
@@ -50,24 +49,30 @@ def world(tmp_path, monkeypatch):
 
 def test_tree_has_the_whole_firmware_compiled(board):
     made = build.tree(board)
-    sources = {path.relative_to(root() / "firmware") for path in (root() / "firmware").rglob("*.py")}
-    chosen = ("links", "codecs")  # of which some are left out
-    wanted = {path.with_suffix(".mpy").as_posix() for path in sources if not set(chosen) & set(path.parts)}
-    assert wanted - {"slots.mpy"} <= set(made)
-    assert {"board.mpy", "board.json", "tools.py", "vrt/links/ws.mpy"} <= set(made)
+    assert {"main.mpy", "board.mpy", "board.json", "tools.py", "vrt/__init__.mpy", "vrt/ws.mpy"} <= set(made)
+    assert {"vrt/start.mpy", "vrt/config.mpy", "vrt/crash.mpy", "vrt/volume.mpy"} <= set(
+        made
+    )  # these are forgotten
+    assert not {path for path in made if path.startswith("vrt/") and path.count("/") > 1}
     assert all(data[:2] == b"M\x06" for path, data in made.items() if path.endswith(".mpy"))
     assert not [path for path in made if path.endswith(".py") and path != "tools.py"]
 
 
 def test_tree_is_for_the_chip(board):
-    assert build.tree(board)["vrt/audio/dsp.mpy"] != build.tree(board, arch="x64")["vrt/audio/dsp.mpy"]
+    assert build.tree(board)["vrt/__init__.mpy"] != build.tree(board, arch="x64")["vrt/__init__.mpy"]
     assert build.tree(board) == build.tree(board, arch="xtensawin")
 
 
-def test_tree_without_machine_code_has_the_kernels_as_source(board):
+def test_tree_without_machine_code_has_the_plain_kernels(board):
     made = build.tree(board, arch="")
-    assert "vrt/audio/dsp.py" in made
-    assert "vrt/audio/dsp.mpy" not in made
+    assert made["vrt/__init__.mpy"][:4] == b"M\x06\x00\x1f"
+    assert len(made["vrt/__init__.mpy"]) < len(build.tree(board)["vrt/__init__.mpy"])
+
+
+def test_tree_of_another_version_says_so(board):
+    known, other = build.tree(board), build.tree(board, version="7.8.9")
+    assert {path for path, data in known.items() if data != other[path]} == {"vrt/__init__.mpy"}
+    assert b"7.8.9" in other["vrt/__init__.mpy"]
 
 
 def test_board_json_is_what_the_device_reads(board):
@@ -181,8 +186,7 @@ def test_folder_of_the_board_is_left_alone(board):
 def test_every_board_can_be_built(board):
     """With the drivers that its board.json names, and within what a slot may have (firmware/vrt/setup/update.py)."""
     made = build.files(board).slot
-    wanted = {f"vrt/audio/codecs/{codec}.mpy" for codec in build.codecs(board.data)}
-    assert {path for path in made if "/codecs/es" in path} == wanted
+    assert ("vrt/codecs.mpy" in made) == bool(build.codecs(board.data))
     assert ("espserial.mpy" in made) == ("serial" in board.data)
     assert len(made) <= 128
     assert sum(map(len, made.values())) < 1 << 18

@@ -49,8 +49,8 @@ def test_bundle_holds_the_boards_firmware_under_its_version(key: Path, tmp_path:
         "main.mpy",
         "board.mpy",
         "board.json",
-        "vrt/app.mpy",
-        "vrt/links/ws.mpy",
+        "vrt/__init__.mpy",
+        "vrt/ws.mpy",
         "tools.mpy",
     } <= bundle.files.keys()
     assert b"0.7.1" in bundle.files["vrt/__init__.mpy"]

@@ -183,9 +183,9 @@ def test_old_micropython(board, monkeypatch):
 
 
 def test_file_that_is_not_as_it_was_built(board):
-    found = board({"url": "ws://h/"}, network=False, **{"a/vrt/app.mpy": b"M"})
+    found = board({"url": "ws://h/"}, network=False, **{"a/vrt/ws.mpy": b"M"})
     assert wrong(found) == ["firmware"]
-    assert "vrt/app.mpy damaged" in found["firmware"].said
+    assert "vrt/ws.mpy damaged" in found["firmware"].said
     assert "vrt deploy test-board" in found["firmware"].advice
 
 

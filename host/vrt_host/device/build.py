@@ -7,19 +7,19 @@ else in one of two folders, `a/` and `b/`, of which the file `slot` names the on
 from __future__ import annotations
 
 import ast
-import functools
 import hashlib
 import json
 import re
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from vrt_host import __version__
-from vrt_host.device.compiler import LEAN, Compiler, accepted, module
+from vrt_host.device import compiler
+from vrt_host.device.compiler import Compiler, accepted
 from vrt_host.device.profiles import Profile
+from vrt_host.device.weave.sources import module
 from vrt_host.errors import UsageError
 from vrt_host.resources import root
 
@@ -59,8 +59,11 @@ class Files:
 def files(profile: Profile, *, tools: Path | None = None, arch: str | None = None) -> Files:
     """Everything for a board; `arch` is asked of the board where there is one. Raises UsageError."""
     cross = _cross(profile, arch)
-    main = {"main.py": MAIN, "slots.mpy": _compiled(cross, root() / "firmware" / "slots.py", "slots", LEAN)}
     content = _slot(profile, cross, tools)
+    main = {
+        "main.py": MAIN,
+        "slots.mpy": _content(compiler.firmware(cross, ["slots"], base=root()))["slots.mpy"],
+    }
     return Files({**content, LISTING: listing(profile, content, own_tools=tools is not None)}, main)
 
 
@@ -72,22 +75,7 @@ def tree(
     Sources are compiled for `arch` (by default the board's), lean; the user's `tools` keep their line numbers, since it is
     he who reads the traceback. Raises UsageError when something cannot be read or compiled.
     """
-    cross = _cross(profile, arch)
-    made = _slot(profile, cross, tools)
-    if version is not None:
-        made["vrt/__init__.mpy"] = _named(cross, version)
-    return made
-
-
-def _named(cross: Compiler, version: str) -> bytes:
-    """The module `vrt`, which knows the version."""
-    source = (root() / "firmware" / "vrt" / "__init__.py").read_text("utf-8")
-    changed, count = re.subn(r'(?m)^VERSION = ".*"$', f"VERSION = {json.dumps(version)}", source)
-    assert count == 1, "firmware/vrt/__init__.py has no VERSION"
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "__init__.py"
-        path.write_text(changed, "utf-8")
-        return _compiled(cross, path, "vrt", LEAN)
+    return _slot(profile, _cross(profile, arch), tools, version)
 
 
 def listing(profile: Profile, content: Mapping[str, bytes], *, own_tools: bool) -> bytes:
@@ -124,7 +112,9 @@ def _cross(profile: Profile, arch: str | None) -> Compiler:
     return cross
 
 
-def _slot(profile: Profile, cross: Compiler, tools: Path | None) -> dict[str, bytes]:
+def _slot(
+    profile: Profile, cross: Compiler, tools: Path | None, version: str | None = None
+) -> dict[str, bytes]:
     sources = needed(profile)
     own = tools or profile.folder / "tools.py"
     if tools is not None:
@@ -137,35 +127,22 @@ def _slot(profile: Profile, cross: Compiler, tools: Path | None) -> dict[str, by
             {name: value for name, value in profile.data.items() if name not in _FOR_PEOPLE},
             separators=(",", ":"),
         ).encode(),
-        # Who has no tools has an empty module: the firmware imports it.
-        "tools.mpy": _compiled(cross, own, own.name) if own.is_file() else b"",
     }
-    if not made["tools.mpy"]:
-        made["tools.py"] = made.pop("tools.mpy")
-    for name, path in sources.items():
-        target = path_of(name, path)
-        compiled = _compiled(cross, path, name, LEAN)
-        if not cross.arch and compiled[:1] != b"M":  # no machine code there: the plain twin takes over
-            target = target.removesuffix(".mpy") + ".py"
-        made[target] = compiled
-    return made
+    base = root()
+    if own.is_file() and own.read_bytes():
+        made |= _content(compiler.one(cross, "tools", own, base=base))
+    else:
+        made["tools.py"] = b""  # the firmware imports it
+    of_the_board = {name for name, path in sources.items() if base / "firmware" not in path.parents}
+    made |= _content(compiler.board(cross, [sources[name] for name in of_the_board], base=base))
+    woven = compiler.firmware(cross, sources.keys() - of_the_board, version=version, base=base)
+    return made | _content(woven)
 
 
-def path_of(name: str, path: Path) -> str:
-    """Where a module lies in a slot, once it is compiled."""
-    return name.replace(".", "/") + ("/__init__.mpy" if path.name == "__init__.py" else ".mpy")
-
-
-def _compiled(cross: Compiler, source: Path, shown: str, *options: str) -> bytes:
-    return _compile(cross, source, source.read_bytes(), shown, options)
-
-
-@functools.lru_cache(512)  # boards have most of their files in common
-def _compile(cross: Compiler, source: Path, _: bytes, shown: str, options: tuple[str, ...]) -> bytes:
-    with tempfile.TemporaryDirectory() as folder:
-        target = Path(folder) / "out.mpy"
-        cross.compile(source, target, shown, *options)
-        return (target if target.exists() else target.with_suffix(".py")).read_bytes()
+def _content(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
+    }
 
 
 def needed(profile: Profile) -> dict[str, Path]:
@@ -245,6 +222,8 @@ def _imports(path: Path, known: Mapping[str, Path]) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             found.add(node.module)
             found.update(f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):  # of vrt.use
+            found.add(node.value)
     for name in list(found):
         parts = name.split(".")
         found.update(".".join(parts[:n]) for n in range(1, len(parts)))

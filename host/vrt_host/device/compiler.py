@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import hashlib
 import importlib.util
 import os
@@ -10,11 +12,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from vrt_host.device import names
+from vrt_host.device import weave
+from vrt_host.device.weave.sources import reaches_in
 from vrt_host.errors import UsageError
 from vrt_host.resources import root
 
@@ -27,13 +30,6 @@ _ARCHITECTURES = (
     *("", "x86", "x64", "armv6", "armv6m", "armv7m", "armv7em", "armv7emsp", "armv7emdp"),
     *("xtensa", "xtensawin", "rv32imc", "rv64imc"),
 )
-
-
-def _lean(source: Path) -> str:
-    try:
-        return names.lean(source)
-    except SyntaxError as error:
-        raise UsageError(f"{source}: {error.msg} (line {error.lineno})") from None
 
 
 def accepted(mpy: int) -> tuple[str, str]:
@@ -74,31 +70,31 @@ class Compiler:
         said = done.stdout.strip()
         if not said.endswith(f"v{mpy_version}"):
             return cls("", "", "", f"mpy-cross ({said}) is not for this MicroPython ({mpy_version})")
-        return cls(binary, arch, f"{said} {arch} {LEAN} {names.VERSION}", "")
+        return cls(binary, arch, f"{said} {arch} {LEAN}", "")
 
-    def compile(self, source: Path, target: Path, shown: str, *options: str) -> None:
-        """Compile one file; `shown` is the name that tracebacks give it. Raises UsageError with the compiler's last line."""
+    def compile(
+        self, source: Path, target: Path, shown: str, *options: str, text: str | bytes | None = None
+    ) -> None:
+        """Compile one file, or the `text` made of it; `shown` is the name that tracebacks give it.
+
+        Raises UsageError with the compiler's last line.
+        """
         machine = [f"-march={self.arch}"] if self.arch else []
         with tempfile.TemporaryDirectory() as folder:
             compiled = source
-            if LEAN in options:
+            if text is not None:
                 compiled = Path(folder) / source.name
-                compiled.write_text(_lean(source), "utf-8")
+                compiled.write_bytes(text if isinstance(text, bytes) else text.encode())
             command = [self.binary, "-s", shown, *options, *machine, "-o", str(target), str(compiled)]
             done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-        if done.returncode == 0:
-            return
-        lines = (done.stderr or done.stdout).strip().splitlines()
-        if not self.arch and lines and "invalid arch" in lines[-1]:
-            # No machine code on this runtime: the source goes along, and its plain twin takes over.
-            shutil.copyfile(source, target.with_suffix(".py"))
-            return
-        where = next((line.strip() for line in lines if "line" in line), "")
-        raise UsageError(f"{source}: {lines[-1] if lines else 'it does not compile'} ({where})")
+        if done.returncode:
+            lines = (done.stderr or done.stdout).strip().splitlines()
+            where = next((line.strip() for line in lines if "line" in line), "")
+            raise UsageError(f"{source}: {lines[-1] if lines else 'it does not compile'} ({where})")
 
 
-def one(compiler: Compiler, name: str, file: Path) -> Path:
-    """A folder that holds `file` as the module `name`, with its line numbers. Raises UsageError."""
+def one(compiler: Compiler, name: str, file: Path, *, base: Path | None = None) -> Path:
+    """A folder that holds a user's `file` as the module `name`, with its line numbers. Raises UsageError."""
     try:
         content = file.read_bytes()
     except OSError as error:
@@ -106,33 +102,59 @@ def one(compiler: Compiler, name: str, file: Path) -> Path:
 
     def fill(folder: Path) -> None:
         if compiler.binary:
-            compiler.compile(file, folder / f"{name}.mpy", file.name)
+            text = None
+            with contextlib.suppress(SyntaxError, ValueError):  # which the compiler says better
+                if reaches_in(ast.parse(content)):  # as programs of benches do
+                    text = weave.firmware(native=bool(compiler.arch), base=base).program(content)
+            compiler.compile(file, folder / f"{name}.mpy", file.name, text=text)
         else:
             (folder / f"{name}.py").write_bytes(content)
 
-    return _cached(compiler, [(name, content), (file.name, b"")], fill)
+    return _cached(compiler, [(name, content), (file.name, b""), *_sources(base)], fill)
 
 
-def tree(compiler: Compiler, source: Path) -> Path:
-    """A folder like `source` with every `.py` compiled, for the least memory: tracebacks name modules, but no lines."""
-    files = sorted(path for path in source.rglob("*") if path.suffix in (".py", ".json"))
+def firmware(
+    compiler: Compiler,
+    names: Iterable[str] | None = None,
+    *,
+    version: str | None = None,
+    base: Path | None = None,
+) -> Path:
+    """A folder with these modules of the firmware, or all, compiled for the least memory: see weave/. Raises UsageError.
+
+    It calls itself `version`; `base` has the sources.
+    """
+    wanted = None if names is None else sorted(names)
+
+    def fill(folder: Path) -> None:
+        for file in weave.firmware(native=bool(compiler.arch), base=base).files(wanted, version):
+            target = folder / file.path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            compiler.compile(file.source, target, file.shown, LEAN, text=file.text)
+
+    return _cached(compiler, [(repr(wanted), repr(version).encode()), *_sources(base)], fill)
+
+
+def board(compiler: Compiler, files: Iterable[Path], *, base: Path | None = None) -> Path:
+    """A folder like a board's with these `.py` files compiled, and others as they are. Raises UsageError."""
+    files = sorted(files)
 
     def fill(folder: Path) -> None:
         for path in files:
-            target = folder / path.relative_to(source)
-            target.parent.mkdir(parents=True, exist_ok=True)
             if path.suffix == ".py":
-                compiler.compile(path, target.with_suffix(".mpy"), module(path.relative_to(source)), LEAN)
+                text = weave.firmware(native=bool(compiler.arch), base=base).board(path)
+                compiler.compile(path, folder / f"{path.stem}.mpy", path.stem, LEAN, text=text)
             else:
-                shutil.copyfile(path, target)
+                shutil.copyfile(path, folder / path.name)
 
-    return _cached(compiler, [(str(path.relative_to(source)), path.read_bytes()) for path in files], fill)
+    return _cached(compiler, [*((path.name, path.read_bytes()) for path in files), *_sources(base)], fill)
 
 
-def module(path: Path) -> str:
-    """What `import` calls a file; as the name for tracebacks it costs the device no memory."""
-    parts = path.with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+def _sources(base: Path | None) -> list[tuple[str, bytes]]:
+    """What the names of the firmware depend on, and how they are made."""
+    base = base or root()
+    made = [(str(path.relative_to(base)), path.read_bytes()) for path in weave.sources(base)]
+    return made + [(path.name, path.read_bytes()) for path in weave.rules()]
 
 
 def _cached(compiler: Compiler, content: list[tuple[str, bytes]], fill: Callable[[Path], None]) -> Path:

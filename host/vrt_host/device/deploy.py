@@ -24,7 +24,7 @@ _SPARE = 16_384  # bytes of flash that stay free, for settings and journal
 
 # What runs on the board. Everything is printed as it becomes known, so that a slow flash is no silence.
 _HELPERS = """
-import os, json, hashlib, binascii
+import os, sys, json, hashlib, binascii
 def _each(p):
     try:
         l = list(os.ilistdir(p))
@@ -53,6 +53,15 @@ def _text(p, n=400):
             return f.read(n)
     except (OSError, ValueError):
         return None if n == 400 else ''
+def _link(n):
+    # A module of the firmware's links, which lies where the board's host has put it: the older ones as the sources do.
+    for p in ('vrt.', 'vrt.links.'):
+        try:
+            __import__(p + n)
+            return sys.modules[p + n]
+        except ImportError:
+            pass
+    raise ImportError('vrt.links.' + n)
 def _folders(p):
     n = p.find('/')
     while n >= 0:

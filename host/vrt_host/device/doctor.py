@@ -16,6 +16,7 @@ from typing import Any, Literal
 from vrt_host import __version__
 from vrt_host.device import deploy, flash, ports, probes, profiles, settings
 from vrt_host.device.repl import Repl
+from vrt_host.device.weave import tracebacks
 from vrt_host.errors import UsageError, VrtError
 
 State = Literal["ok", "problem", "unknown"]
@@ -208,7 +209,7 @@ class _Doctor:
             self.add("crash", "ok", "none is known")
             return
         last = log["crashes"][-1]
-        at = f" at {last['at']}" if last.get("at") else ""
+        at = f" at {tracebacks.placed(str(last['at']))}" if last.get("at") else ""
         after = f", {last['uptime_s']} s after its start" if last.get("uptime_s") is not None else ""
         said = f"the last: {last.get('error', '?')}{at}{after}"
         if log.get("early"):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from vrt_host.device import ports
+from vrt_host.device.weave import tracebacks
 from vrt_host.errors import UsageError
 
 BAUD = 115_200
@@ -137,7 +138,7 @@ def shown(line: str, *, as_json: bool) -> str:
     event = event_of(line)
     if as_json:
         return json.dumps(redacted(event or {"event": "console", "text": line}), ensure_ascii=False)
-    return readable(redacted(event)) if event else clean(line)
+    return readable(redacted(event)) if event else tracebacks.readable(clean(line))
 
 
 def opened(port: str) -> Any:

@@ -1,6 +1,6 @@
 """What `vrt doctor` runs on a board. The secrets are read there from `config.json`, and none is printed.
 
-Every one prints JSON as its last line, and something every second while it waits.
+Every one prints JSON as its last line, and something every second while it waits. They need the helpers of deploy.py.
 """
 
 from __future__ import annotations
@@ -64,7 +64,6 @@ def _wifi():
         pass
     old = w.status()
     w.connect(c['wifi_ssid'], c.get('wifi_password') or None)
-    from vrt.links.wifi import explain
     why = 'no answer'
     for i in range(80):
         if w.isconnected():
@@ -75,7 +74,7 @@ def _wifi():
             return {'state': 'up', 'ip': w.ifconfig()[0], 'rssi': r}
         s = w.status()
         if s not in (1000, 1001, 8) and (s != old or i > 32):
-            why = explain(s)
+            why = _link('wifi').explain(s)
             break
         time.sleep_ms(250)
         if i % 4 == 0:
@@ -110,10 +109,9 @@ print(json.dumps(_clock(%r)))
 _HOST = """
 import sys, os, binascii, socket
 def _host():
-    from vrt.links.url import parse
     with open('config.json') as f:
         c = json.load(f)
-    tls, host, port, path, header = parse(c['url'])
+    tls, host, port, path, header = _link('url').parse(c['url'])
     stage = 'dns'
     s = None
     try:
@@ -125,12 +123,11 @@ def _host():
         s.connect(a)
         if tls:
             stage = 'tls'
-            from vrt.links.tls import context
             ca = None
             if c.get('ca'):
                 with open(c['ca'], 'rb') as f:
                     ca = f.read()
-            s = context(ca).wrap_socket(s, server_hostname=host)
+            s = _link('tls').context(ca).wrap_socket(s, server_hostname=host)
         stage = 'upgrade'
         print()
         key = binascii.b2a_base64(os.urandom(16))[:-1].decode()

@@ -40,9 +40,7 @@ else:
             if 'serial' not in _d:
                 raise ConfigError('config: "url" cannot be serial: this board has no port for it')
         else:
-            from vrt.links.url import parse
-            if parse(_c['url'])[0]:
-                from vrt.links.tls import context
+            if _link('url').parse(_c['url'])[0]:
                 _ca = None
                 if _c['ca']:
                     try:
@@ -50,7 +48,7 @@ else:
                             _ca = _f.read()
                     except OSError:
                         raise ConfigError('config: "ca" cannot be read: ' + _c['ca'])
-                context(_ca)
+                _link('tls').context(_ca)
         print('""')
     except ConfigError as _e:
         print(json.dumps(str(_e)))

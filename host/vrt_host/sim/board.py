@@ -13,9 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from vrt_host.device import names
+from vrt_host.device.weave import tracebacks
 from vrt_host.errors import UsageError, VrtError
-from vrt_host.resources import root
 from vrt_host.sim.console import Console
 from vrt_host.sim.firmware import build, find_runtime
 from vrt_host.sim.hardware import Event, Hardware
@@ -248,7 +247,7 @@ class SimBoard:
         if text != _TRACEBACK and not self._traceback:
             self._tell(self._event("console", text=text))
             return
-        self._traceback.append(names.readable(text, root() / "firmware"))
+        self._traceback.append(tracebacks.readable(text))
         if self.cable is not None and text.startswith(_STOPPED):
             lines, self._traceback = self._traceback, []
             for line in lines:

@@ -84,7 +84,10 @@ def build(runtime: Runtime, *, program: Path | None = None, tools: Path | None =
     for name, file in (("main", program), ("tools", tools)):
         if file is not None:
             folders.append(compiler.one(cross, name, file))
-    for folder in (root() / "boards" / "sim", root() / "firmware"):
-        folders.append(compiler.tree(cross, folder) if cross.binary else folder)
+    board, firmware = root() / "boards" / "sim", root() / "firmware"
+    if cross.binary:
+        files = [path for path in board.iterdir() if path.suffix in (".py", ".json")]
+        board, firmware = compiler.board(cross, files), compiler.firmware(cross)
+    folders += [board, firmware]
     slower = "running the .py files, which start slower and need a larger heap"
     return Build(tuple(folders), f"{cross.note}: {slower}" if cross.note else "")
