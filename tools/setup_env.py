@@ -85,7 +85,7 @@ def install_demo() -> None:
     say("not every part has a wheel for this Python and platform; installing those that have")
     pip(*constrained, "-e", ".")
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    parts = ("sim", "local", "device", "openai", "gemini", "chat")
+    parts = ("sim", "local", "device", "openai", "gemini", "chat", "aitp", "omnia")
     for requirement in [requirement for part in parts for requirement in extras[part]]:
         if not pip(*constrained, requirement, check=False):
             say(f"left out, no wheel here: {requirement.partition(';')[0].strip()}")
