@@ -16,9 +16,9 @@ def problem(implementation):
 
 
 def run(board, for_good=False):
-    # Until it is stopped, or `for_good`: nothing is started after it. Whatever goes wrong is in the log and on the LED, and every output takes its safe level. When the
-    # running device crashes, a board that can does restart, and the safe-boot window is the time to stop it; else the error
-    # is raised again.
+    # Until it is stopped. `for_good`: no other device is started by this program, and what only a start needs may go. Whatever
+    # goes wrong is in the log and on the LED, and every output takes its safe level. When the running device crashes, a board
+    # that can does restart, and the safe-boot window is the time to stop it; else the error is raised again.
     before = crashes(board)
     began = time.ticks_ms()  # after the rest that many crashes in a row lead to
     from vrt.build import shed, start

@@ -26,7 +26,7 @@ for _folder in ("tools", "firmware", "tests/firmware/cpython"):
     sys.path.insert(0, str(root() / _folder))
 importlib.import_module("micropython")  # the shim, which makes `const` known
 device: Any = importlib.import_module("fuzz_device")
-arguments: Any = importlib.import_module("vrt.tools.arguments")
+rules: Any = importlib.import_module("vrt.tools.rules")
 handshake: Any = importlib.import_module("vrt.links.upgrade")
 
 
@@ -239,8 +239,8 @@ def device_arguments(data: bytes) -> None:
         return  # two ways to divide a fraction
     if _depth(value) > 12:
         return  # canonical texts are that deep and no deeper
-    refused = arguments.problem(SCHEMA, value) is not None
-    assert refused == (not _validator().is_valid(value)), (value, arguments.problem(SCHEMA, value))
+    refused = rules.problem(SCHEMA, value) is not None
+    assert refused == (not _validator().is_valid(value)), (value, rules.problem(SCHEMA, value))
 
 
 @cache

@@ -122,7 +122,7 @@ async def test_peer_that_does_not_read_is_left_all_the_same():
         socket.transport.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_RCVBUF, 4096)
         await left.wait()
 
-    async with serve(deaf, "127.0.0.1", 0) as server:
+    async with serve(deaf, "127.0.0.1", 0, close_timeout=0.1) as server:
         socket = await Dial(
             f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}", close_timeout=60, compression=None
         )

@@ -7,6 +7,7 @@ import json
 import logging
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import pytest_asyncio
@@ -386,13 +387,14 @@ async def test_audio_that_the_connection_does_not_take_is_bounded():
     class Socket:
         def __init__(self):
             self.sent, self.all = [], asyncio.Event()
+            self.transport = Mock()
 
         async def send(self, text):
             self.sent.append(json.loads(text))
             if self.sent[-1]["type"] == "last":
                 self.all.set()
 
-        async def close(self):
+        async def close(self, code, reason):
             pass
 
     socket = Socket()
