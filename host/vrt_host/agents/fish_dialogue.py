@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from vrt_host.agents import fish_messages as messages
+from vrt_host.agents.alarm import Alarm
 from vrt_host.agents.base import (
     Audio,
     AudioBegin,
@@ -33,7 +34,7 @@ from vrt_host.agents.fish_options import Options
 from vrt_host.agents.fish_own import OwnTools
 from vrt_host.agents.fish_room import Happening, Mended, Over, Packet, Sound, State, Words
 from vrt_host.agents.fish_sound import Ending, Residue, is_loud
-from vrt_host.agents.fish_turn import Alarm, OpenCall, Outlet, Said, Turn
+from vrt_host.agents.fish_turn import OpenCall, Outlet, Said, Turn
 from vrt_host.agents.provider import ProviderError
 
 log = logging.getLogger(__name__)
@@ -80,8 +81,8 @@ class Dialogue:
         self._called: deque[str] = deque(maxlen=_CALLED)
         self._own = OwnTools(outlet)
         self._ending = Ending(outlet, self._settled)
-        self._answering = Alarm(outlet, self._unanswered)
-        self._muting = Alarm(outlet, self._unmute)
+        self._answering = Alarm(outlet.later, self._unanswered)
+        self._muting = Alarm(outlet.later, self._unmute)
 
     # --- sessions
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from vrt_host.agents.alarm import Alarm
 from vrt_host.agents.base import Format
-from vrt_host.agents.fish_turn import Alarm, Outlet
+from vrt_host.agents.fish_turn import Outlet
 from vrt_host.speech.codec import Pcm16
 from vrt_host.speech.loudness import Loudness
 
@@ -57,7 +58,7 @@ class Ending:
 
     def __init__(self, outlet: Outlet, ring: Callable[[], None]) -> None:
         self._outlet, self._ring = outlet, ring
-        self._alarm = Alarm(outlet, self._silent)
+        self._alarm = Alarm(outlet.later, self._silent)
         self._heard_at = float("-inf")
         self._wanted: float | None = None
         self._quiet = 0

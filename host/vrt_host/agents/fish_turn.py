@@ -7,19 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from vrt_host.agents.alarm import Timer
 from vrt_host.agents.base import AgentEvent
 from vrt_host.agents.fish_messages import Message
 from vrt_host.agents.provider import ProviderError
 
 _SAID = 16
 _SAID_CHARS = 400
-
-
-class Timer(Protocol):
-    """What is due later."""
-
-    def cancel(self) -> None:
-        """It is not due any more."""
 
 
 class Outlet(Protocol):
@@ -45,29 +39,6 @@ class Outlet(Protocol):
 
     def wanted(self) -> None:
         """There is something to say: a session is needed."""
-
-
-class Alarm:
-    """One timer, set anew or not set."""
-
-    def __init__(self, outlet: Outlet, ring: Callable[[], None]) -> None:
-        self._outlet, self._ring = outlet, ring
-        self._timer: Timer | None = None
-
-    def set(self, seconds: float) -> None:
-        """Ring in so long from now, and not before."""
-        self.stop()
-        self._timer = self._outlet.later(seconds, self._rings)
-
-    def stop(self) -> None:
-        """Do not ring."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _rings(self) -> None:
-        self._timer = None
-        self._ring()
 
 
 class Said:

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from vrt_host.agents import omnia_messages as messages
+from vrt_host.agents.alarm import Timer
 from vrt_host.agents.base import Call, Json, Tool, ToolResult
 from vrt_host.agents.omnia_files import File, without_files
 from vrt_host.agents.omnia_messages import Message, ToolCall
-from vrt_host.agents.omnia_turn import Outlet, Timer
+from vrt_host.agents.omnia_turn import Outlet
 
 log = logging.getLogger(__name__)
 

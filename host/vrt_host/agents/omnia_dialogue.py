@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from vrt_host.agents import omnia_messages as messages
+from vrt_host.agents.alarm import Alarm
 from vrt_host.agents.base import Heard, Json, Text, Tool, ToolResult, Transcript, TurnBegin, TurnState
 from vrt_host.agents.omnia_calls import Calls, OpenCall
 from vrt_host.agents.omnia_errors import UNTAKEN, of_audio
@@ -31,7 +32,7 @@ from vrt_host.agents.omnia_mouth import Mouth
 from vrt_host.agents.omnia_options import Options
 from vrt_host.agents.omnia_question import Asker, Question, plain_no
 from vrt_host.agents.omnia_sender import Sender
-from vrt_host.agents.omnia_turn import Alarm, Outlet, Reply, Said, Turn
+from vrt_host.agents.omnia_turn import Outlet, Reply, Said, Turn
 from vrt_host.agents.provider import ProviderError
 from vrt_host.consent import plain_yes
 
@@ -68,8 +69,8 @@ class Dialogue:
         """What came last, if it was that."""
         self._complaints: set[str] = set()
         """Codes of errors about nothing that were told, since something went well."""
-        self._hearing = Alarm(outlet, HEARD_S, self._heard_out)
-        self._listening = Alarm(outlet, LISTEN_S, self._deserted)
+        self._hearing = Alarm(outlet.later, self._heard_out)
+        self._listening = Alarm(outlet.later, self._deserted)
 
     @property
     def waiting(self) -> bool:
@@ -160,7 +161,7 @@ class Dialogue:
                 reply.turn = self._begin("thinking", typed=turn.typed)
         elif not (turn.ended or turn.typed):
             self._unwanted = True
-            self._listening.set()
+            self._listening.set(LISTEN_S)
         self.sender.tell(turn.notes, turn.files)
         self.sender.pump()
 
@@ -176,7 +177,7 @@ class Dialogue:
             return
         turn.calls.discard(result.call)
         if not turn.typed:
-            self._listening.set()
+            self._listening.set(LISTEN_S)
         turn.overdue = turn.overdue or result.code == "TIMEOUT"
         turn.files += settled.files
         turn.notes += notes
@@ -236,8 +237,8 @@ class Dialogue:
         if len(turn.heard) < _HEARD_CHARS:
             turn.heard = (turn.heard + text)[:_HEARD_CHARS]
             self._outlet.emit(Transcript(turn.key, "user", turn.heard.strip(), final=False))
-        self._hearing.set()
-        self._listening.set()
+        self._hearing.set(HEARD_S)
+        self._listening.set(LISTEN_S)
 
     def _heard_out(self) -> None:
         """The user's words are complete, as far as is known."""
@@ -347,7 +348,7 @@ class Dialogue:
         if not self.waiting:
             self._begin("listening", typed=False)
         self._unwanted = False
-        self._listening.set()
+        self._listening.set(LISTEN_S)
         self.sender.pump()
 
     # --- calls and questions

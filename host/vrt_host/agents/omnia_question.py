@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from vrt_host.agents.alarm import Alarm
 from vrt_host.agents.base import Text
 from vrt_host.agents.omnia_calls import Calls, OpenCall
 from vrt_host.agents.omnia_messages import ToolCall
 from vrt_host.agents.omnia_mouth import Mouth
-from vrt_host.agents.omnia_turn import Alarm, Outlet, Turn
+from vrt_host.agents.omnia_turn import Outlet, Turn
 from vrt_host.consent import ANSWER_S, plain_yes
 from vrt_host.speech.words import normalise
 
@@ -47,8 +48,8 @@ class Asker:
         self._calls = calls
         self._mouth = mouth
         self.open: Question | None = None
-        self._asking = Alarm(outlet, QUIET_S, self._asked)
-        self._due = Alarm(outlet, ANSWER_S, self._unanswered)
+        self._asking = Alarm(outlet.later, self._asked)
+        self._due = Alarm(outlet.later, self._unanswered)
 
     def ask(self, call: OpenCall, wanted: ToolCall, turn: Turn) -> None:
         """By the facade's own words, as a text."""
@@ -56,7 +57,7 @@ class Asker:
             self._calls.refuse(call, "REJECTED: the user is being asked something else")
             return
         self.open = Question(call, turn)
-        self._due.set()
+        self._due.set(ANSWER_S)
         concerns = f" ({', '.join(wanted.categories)})" if wanted.categories else ""
         self._outlet.say(Text(turn.key, wanted.consent + concerns, final=not turn.typed))
         turn.wrote = turn.wrote or turn.typed
@@ -68,7 +69,7 @@ class Asker:
     def more(self) -> None:
         """The agent has said something. Where there is speech, it may speak its question itself."""
         if self.open is not None and not self.open.asked:
-            self._asking.set()
+            self._asking.set(QUIET_S)
 
     def _asked(self) -> None:
         if self.open is not None and not self.open.asked:

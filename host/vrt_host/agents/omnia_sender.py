@@ -12,11 +12,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from vrt_host.agents import omnia_messages as messages
+from vrt_host.agents.alarm import Alarm
 from vrt_host.agents.base import Json
 from vrt_host.agents.omnia_files import File, without_files
 from vrt_host.agents.omnia_messages import Connected, Message
 from vrt_host.agents.omnia_options import Options
-from vrt_host.agents.omnia_turn import Alarm, Context, Outlet, Reply, Said, Turn
+from vrt_host.agents.omnia_turn import Context, Outlet, Reply, Said, Turn
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +51,7 @@ class Sender:
         self._contexts: deque[Context] = deque(maxlen=2)
         """Not told yet: texts of turns that ended before, results, their files; the newest context and the one before."""
         self._online = self._holding = self._uploading = self._declared = False
-        self._patience = Alarm(outlet, PATIENCE_S, self._cut)
+        self._patience = Alarm(outlet.later, self._cut)
         self.session: str | None = None
         """The session in which the conversation is: what messages name."""
         self.own = ""
@@ -106,7 +107,7 @@ class Sender:
             self._patience.stop()
         elif self.reply is not None:
             if self._online and not (self._patience.is_set or self.reply.former):
-                self._patience.set()
+                self._patience.set(PATIENCE_S)
         elif self._online and not (self._holding or self._uploading):
             self._patience.stop()
             self._prepare(self._queue[0])

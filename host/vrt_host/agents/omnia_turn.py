@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from vrt_host.agents.alarm import Timer
 from vrt_host.agents.base import AgentEvent
 from vrt_host.agents.omnia_files import File
 from vrt_host.agents.omnia_messages import Failure, Message
@@ -13,13 +14,6 @@ from vrt_host.agents.provider import ProviderError
 
 _TEXT_CHARS = 1 << 18
 """Of an answer's chunks that are kept, to be compared with its final text."""
-
-
-class Timer(Protocol):
-    """What is due later."""
-
-    def cancel(self) -> None:
-        """It is not due any more."""
 
 
 class Outlet(Protocol):
@@ -57,34 +51,6 @@ class Outlet(Protocol):
 
     def expired(self, error: ProviderError) -> None:
         """The connection's credential is of no use any more."""
-
-
-class Alarm:
-    """One timer, set anew or not set."""
-
-    def __init__(self, outlet: Outlet, seconds: float, ring: Callable[[], None]) -> None:
-        self._outlet, self._seconds, self._ring = outlet, seconds, ring
-        self._timer: Timer | None = None
-
-    @property
-    def is_set(self) -> bool:
-        """Whether it will ring."""
-        return self._timer is not None
-
-    def set(self) -> None:
-        """Ring in so long from now, and not before."""
-        self.stop()
-        self._timer = self._outlet.later(self._seconds, self._rings)
-
-    def stop(self) -> None:
-        """Do not ring."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _rings(self) -> None:
-        self._timer = None
-        self._ring()
 
 
 class Words:

@@ -12,12 +12,13 @@ import re
 import time
 import uuid
 from collections.abc import Collection, Iterable, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError
 
 from vrt_host.agents.base import Json, Tool
 from vrt_host.errors import VrtError
+from vrt_host.facades.model import Model
 from vrt_host.protocol.wire import loads
 
 VERSION = "1.0.0"
@@ -43,20 +44,7 @@ def _base64(text: Any) -> bytes:
     return base64.b64decode(text, validate=True)
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _absent_is_not_null(cls, value: Any) -> Any:
-        """What may be absent may not be null, but for a result, which is any value."""
-        for name in cls.model_fields.keys() & value.keys() if isinstance(value, dict) else ():
-            if value[name] is None and name not in ("result", "payload"):
-                raise ValueError(f"{name} is null")
-        return value
-
-
-class Property(_Model):
+class Property(Model):
     """A value of a tool's arguments, in AITP's dialect (3. CONTEXT_UPDATE)."""
 
     type: Literal["STRING", "NUMBER", "BOOLEAN", "OBJECT", "ARRAY"]
@@ -67,7 +55,7 @@ class Property(_Model):
     required: list[str] | None = None
 
 
-class Parameters(_Model):
+class Parameters(Model):
     """A tool's arguments."""
 
     type: Literal["OBJECT"]
@@ -75,7 +63,7 @@ class Parameters(_Model):
     required: list[str] | None = None
 
 
-class Declaration(_Model):
+class Declaration(Model):
     """A tool of the client's."""
 
     name: Some
@@ -84,7 +72,7 @@ class Declaration(_Model):
     risk: Risk | None = None
 
 
-class HandshakeInit(_Model):
+class HandshakeInit(Model):
     """1. HANDSHAKE_INIT."""
 
     apiKey: Some
@@ -94,7 +82,7 @@ class HandshakeInit(_Model):
     protocolVersion: str
 
 
-class ContextUpdate(_Model):
+class ContextUpdate(Model):
     """3. CONTEXT_UPDATE."""
 
     url: str
@@ -103,7 +91,7 @@ class ContextUpdate(_Model):
     context: dict[str, Any] | None = None
 
 
-class UserInput(_Model):
+class UserInput(Model):
     """4. USER_INPUT."""
 
     modality: Literal["text", "audio"]
@@ -111,8 +99,10 @@ class UserInput(_Model):
     mimeType: Some | None = None
 
 
-class ToolResult(_Model):
+class ToolResult(Model):
     """6. TOOL_RESULT."""
+
+    nullable: ClassVar[frozenset[str]] = frozenset({"result"})
 
     callId: Some
     status: Literal["success", "error", "pending_approval"]
@@ -120,7 +110,7 @@ class ToolResult(_Model):
     error: str | None = None
 
 
-class ApprovalRequest(_Model):
+class ApprovalRequest(Model):
     """7. APPROVAL_REQUEST."""
 
     callId: Some
@@ -130,8 +120,10 @@ class ApprovalRequest(_Model):
     message: Some
 
 
-class ApprovalResponse(_Model):
+class ApprovalResponse(Model):
     """8. APPROVAL_RESPONSE."""
+
+    nullable: ClassVar[frozenset[str]] = frozenset({"result"})
 
     callId: Some
     approved: bool
@@ -139,7 +131,7 @@ class ApprovalResponse(_Model):
     error: str | None = None
 
 
-class AudioStream(_Model):
+class AudioStream(Model):
     """10. AUDIO_STREAM."""
 
     data: Annotated[bytes, BeforeValidator(_base64), Field(min_length=1)]
@@ -147,19 +139,19 @@ class AudioStream(_Model):
     mimeType: Some
 
 
-class VoiceInputEnd(_Model):
+class VoiceInputEnd(Model):
     """11. VOICE_INPUT_END."""
 
     reason: Literal["user_stop", "vad", "timeout"]
 
 
-class VoiceInterrupt(_Model):
+class VoiceInterrupt(Model):
     """12. VOICE_INTERRUPT."""
 
     reason: Literal["barge_in"]
 
 
-CLIENT: Mapping[str, type[_Model]] = {
+CLIENT: Mapping[str, type[Model]] = {
     "HANDSHAKE_INIT": HandshakeInit,
     "CONTEXT_UPDATE": ContextUpdate,
     "USER_INPUT": UserInput,
@@ -173,12 +165,14 @@ CLIENT: Mapping[str, type[_Model]] = {
 """What a client sends, by type."""
 
 
-class _Meta(_Model):
+class _Meta(Model):
     sessionId: str | None = None
     token: str | None = None
 
 
-class _Envelope(_Model):
+class _Envelope(Model):
+    nullable: ClassVar[frozenset[str]] = frozenset({"payload"})
+
     id: Some
     type: str
     timestamp: float

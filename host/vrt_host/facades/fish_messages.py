@@ -10,8 +10,6 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     TypeAdapter,
     ValidationError,
@@ -21,6 +19,7 @@ from pydantic import (
 
 from vrt_host.agents.base import Json
 from vrt_host.errors import VrtError
+from vrt_host.facades.model import Model
 from vrt_host.protocol.wire import loads, well_formed
 
 AGENT_TOPIC, CLIENT_TOPIC = "agent-event", "client-event"
@@ -44,24 +43,10 @@ class InvalidError(VrtError):
     """A packet that is passed over, or a body that is refused; the text says why."""
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
-    nullable: ClassVar[frozenset[str]] = frozenset()
-
-    @model_validator(mode="before")
-    @classmethod
-    def _absent_is_not_null(cls, value: Any) -> Any:
-        """What may be absent may not be null."""
-        for name in cls.model_fields.keys() & value.keys() if isinstance(value, dict) else ():
-            if value[name] is None and name not in cls.nullable:
-                raise ValueError(f"{name} is null")
-        return value
-
-
 # --- Client events: `client-event`
 
 
-class UserMessage(_Model):
+class UserMessage(Model):
     """A text turn; `audio` false: it is answered in text alone."""
 
     type: Literal["user.message"]
@@ -69,25 +54,25 @@ class UserMessage(_Model):
     audio: bool = True
 
 
-class UserActivity(_Model):
+class UserActivity(Model):
     """The user types."""
 
     type: Literal["user.activity"]
 
 
-class UserInterrupt(_Model):
+class UserInterrupt(Model):
     """The answer is to stop."""
 
     type: Literal["user.interrupt"]
 
 
-class UserHangup(_Model):
+class UserHangup(Model):
     """The session is to end."""
 
     type: Literal["user.hangup"]
 
 
-class ClientToolResult(_Model):
+class ClientToolResult(Model):
     """What became of a `client_tool.call`."""
 
     nullable: ClassVar[frozenset[str]] = frozenset({"result"})
@@ -117,7 +102,7 @@ def decode(packet: bytes) -> ClientEvent:
 # --- Connect to a session
 
 
-class Overrides(_Model):
+class Overrides(Model):
     """What a session would have otherwise than its agent (session.ts)."""
 
     first_message: str | None = None
@@ -138,7 +123,7 @@ class Overrides(_Model):
         return self.model_dump(exclude_none=True)
 
 
-class SessionRequest(_Model):
+class SessionRequest(Model):
     """The body that asks for a session (session.ts)."""
 
     agent_id: Annotated[str, Field(min_length=1)]
@@ -147,10 +132,10 @@ class SessionRequest(_Model):
     client_timezone: str | None = None
     world_context: bool = False
     overrides: Overrides = Overrides()
-    dynamic_variables: dict[str, str | bool | int | float] = {}
+    dynamic_variables: dict[str, str | bool | int | float] = Field(default_factory=dict)
     end_user_id: str | None = None
     tool_events: bool = True
-    metadata: dict[str, Any] = {}
+    metadata: dict[str, Any] = Field(default_factory=dict)
 
     @field_validator("timezone")
     @classmethod

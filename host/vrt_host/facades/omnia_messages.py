@@ -10,13 +10,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from multidict import MultiMapping
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from vrt_host.agents.base import Json
 from vrt_host.errors import VrtError
+from vrt_host.facades.model import Model
 from vrt_host.protocol.wire import loads, well_formed
 
 METADATA_KEYS = 32
@@ -60,25 +61,11 @@ class UpgradeError(VrtError):
         self.status = status
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
-    nullable: ClassVar[frozenset[str]] = frozenset()
-
-    @model_validator(mode="before")
-    @classmethod
-    def _absent_is_not_null(cls, value: Any) -> Any:
-        """What may be absent may not be null."""
-        for name in cls.model_fields.keys() & value.keys() if isinstance(value, dict) else ():
-            if value[name] is None and name not in cls.nullable:
-                raise ValueError(f"{name} is null")
-        return value
-
-
-class _Client(_Model):
+class _Client(Model):
     session_id: Annotated[str, Field(max_length=SESSION_CHARS)] | None = None
 
 
-class Media(_Model):
+class Media(Model):
     """ContentPart structure."""
 
     data: Annotated[str, Field(pattern=r"^[A-Za-z0-9+/]*={0,2}$")] | None = None
@@ -101,7 +88,7 @@ class Media(_Model):
         return self
 
 
-class Part(_Model):
+class Part(Model):
     """ContentPart types."""
 
     type: Literal["text", "image", "audio", "video", "file"]
@@ -122,10 +109,10 @@ class Message(_Client):
 
     content: str | None = None
     parts: Annotated[list[Part], Field(max_length=PARTS)] | None = None
-    metadata: dict[str, str] = {}
-    declare: dict[str, Any] = {}
-    consent_grants: Grants = []
-    session_consent_grants: Grants = []
+    metadata: dict[str, str] = Field(default_factory=dict)
+    declare: dict[str, Any] = Field(default_factory=dict)
+    consent_grants: Grants = Field(default_factory=list)
+    session_consent_grants: Grants = Field(default_factory=list)
 
     @field_validator("metadata", mode="before")
     @classmethod
@@ -184,7 +171,7 @@ def _described(kind: str, media: Media) -> str:
     return f"[The user attached, and you cannot see its content: {kind}, {shown}]"
 
 
-class Upload(_Model):
+class Upload(Model):
     """Upload request."""
 
     filename: Some
@@ -204,7 +191,7 @@ class RequestUpload(Upload):
     session_id: Annotated[str, Field(min_length=1, max_length=SESSION_CHARS)]
 
 
-class Result(_Model):
+class Result(Model):
     """Tool result."""
 
     nullable = frozenset({"result"})
@@ -219,7 +206,7 @@ class ToolResult(_Client):
     tool_result: Result
 
 
-class Ack(_Model):
+class Ack(Model):
     """Tool call acknowledgement and rejection."""
 
     call_id: Some
@@ -231,7 +218,7 @@ class ToolCallAck(_Client):
     tool_call_ack: Ack
 
 
-class Nack(_Model):
+class Nack(Model):
     """Tool call acknowledgement and rejection."""
 
     call_id: Some
