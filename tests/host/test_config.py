@@ -1,8 +1,7 @@
 """What the operator decides."""
 
-import subprocess
-
 import pytest
+from certificates import key_bytes, self_signed
 from vrt_host.config import ServerConfig, is_loopback
 from vrt_host.errors import UsageError
 
@@ -11,37 +10,9 @@ from vrt_host.errors import UsageError
 def pem(tmp_path_factory):
     """A certificate, its key, another key, and a key with a passphrase."""
     folder = tmp_path_factory.mktemp("tls")
-    make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-days", "1"]
-    for name in ("one", "two"):
-        subprocess.run(
-            [
-                *make,
-                "-nodes",
-                "-subj",
-                "/CN=localhost",
-                "-keyout",
-                folder / f"{name}.key",
-                "-out",
-                folder / f"{name}.pem",
-            ],
-            check=True,
-            capture_output=True,
-        )
-    subprocess.run(
-        [
-            "openssl",
-            "ec",
-            "-in",
-            folder / "one.key",
-            "-aes256",
-            "-passout",
-            "pass:x",
-            "-out",
-            folder / "locked.key",
-        ],
-        check=True,
-        capture_output=True,
-    )
+    for name in ("two", "one"):
+        *_, key = self_signed(folder, name)
+    (folder / "locked.key").write_bytes(key_bytes(key, b"x"))
     return folder
 
 

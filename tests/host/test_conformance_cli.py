@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from certificates import self_signed
 from host_client import DEADLINE_S, hosting
 from test_cli_serve import Serving
 from vrt_host.agents.script import load
@@ -42,24 +43,7 @@ async def conformance(*words):
 @contextlib.asynccontextmanager
 async def profile_host(tmp_path):
     """Our host with the profile, over TLS and with two tokens: (URL, options)."""
-    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    make = [
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:P-256",
-        "-days",
-        "1",
-        "-nodes",
-        "-subj",
-        "/CN=localhost",
-    ]
-    openssl = await asyncio.create_subprocess_exec(
-        "openssl", *make, "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", cert, stderr=-3
-    )
-    assert await openssl.wait() == 0
+    cert, key, _ = self_signed(tmp_path)
     options = ["--ca", cert]
     for name in ("token", "other-token"):
         path = tmp_path / name

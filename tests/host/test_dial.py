@@ -3,11 +3,11 @@
 import asyncio
 import os
 import ssl
-import subprocess
 from socket import SO_RCVBUF, SO_SNDBUF, SOL_SOCKET
 
 import pytest
 from agent_stage import answering
+from certificates import self_signed
 from vrt_host.agents.aitp_link import Link
 from vrt_host.agents.aitp_messages import AitpError
 from vrt_host.agents.dial import Dial, goodbye
@@ -17,24 +17,7 @@ from websockets.asyncio.server import serve
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
     """A certificate that nobody signed, and its key."""
-    folder = tmp_path_factory.mktemp("tls")
-    paths = folder / "cert.pem", folder / "key.pem"
-    make = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:P-256",
-        "-days",
-        "1",
-        "-nodes",
-        "-subj",
-        "/CN=127.0.0.1",
-    ]
-    subprocess.run([*make, "-out", paths[0], "-keyout", paths[1]], check=True, capture_output=True)
-    return paths
+    return self_signed(tmp_path_factory.mktemp("tls"))[:2]
 
 
 @pytest.fixture(autouse=True)

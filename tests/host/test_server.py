@@ -9,6 +9,7 @@ import ssl
 import threading
 
 import pytest
+from certificates import self_signed
 from host_client import DEADLINE_S, Client, hosting
 from vrt_host.agents.base import Agent, Audio, AudioBegin, Call, Text, TurnBegin, TurnEnd
 from vrt_host.agents.echo import EchoAgent
@@ -756,24 +757,7 @@ async def test_browser_s_origin_has_to_be_listed(origin, taken):
 
 
 async def test_tls_link(tmp_path):
-    cert, key = tmp_path / "c.pem", tmp_path / "k.pem"
-    make = [
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:P-256",
-        "-days",
-        "1",
-        "-nodes",
-        "-subj",
-        "/CN=localhost",
-    ]
-    process = await asyncio.create_subprocess_exec(
-        "openssl", *make, "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", cert, stderr=-3
-    )
-    assert await process.wait() == 0
+    cert, key, _ = self_signed(tmp_path)
     async with hosting(config=ServerConfig(port=0, tls_cert=cert, tls_key=key)) as host:
         context = ssl.create_default_context(cafile=cert)
         async with host.client("wss", ssl=context) as client:
