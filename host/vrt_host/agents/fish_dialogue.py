@@ -64,9 +64,8 @@ class Dialogue:
         self._tools = {tool.name: tool for tool in tools}
         self._turns = self._items = self._count = 0
         self._turn: Turn | None = None
-        self._online = False
+        self._online = self._muted = self._malformed = False
         self._state = ""
-        self._muted = self._malformed = False
         self._segments: dict[str, Turn | None] = {}
         """Open segments of the agent's, and whose they are."""
         self._held: deque[tuple[Turn, str]] = deque(maxlen=_HELD)
