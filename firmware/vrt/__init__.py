@@ -26,8 +26,8 @@ def forget(*names):
 
 
 def once(name):
-    # The same for one call: `once("vrt.hello").hello(...)`. What runs seldom costs the heap nothing in between. It is read from
-    # flash each time, so it is nothing that audio waits for.
+    # `use` and `forget` in one, for one call: `once("vrt.hello").hello(...)`. What runs seldom costs the heap nothing in between.
+    # It is read from flash each time, so it is nothing that audio waits for.
     module = use(name)
     forget(name)
     return module

@@ -70,7 +70,7 @@ def shed(app):
     ):
         kind = type(one)
         while kind is not object:
-            kind.__init__ = None  # type: ignore
+            kind.__init__ = None  # type: ignore  (it is never called again)
             (kind,) = kind.__bases__
     type(session).restore = type(tools).load = type(tools).add = None
 

@@ -20,7 +20,7 @@ def hello(app, resumed):
     if not resumed:
         made.update(app.sound.prefer)
         if app.conversation.stream:
-            made["capabilities"] = ["tool-stream-v1"]  # type: ignore
+            made["capabilities"] = ["tool-stream-v1"]  # type: ignore  (values of several types)
         made["tools"] = once("vrt.tools.shelf").get(app.tools)
         made["context"] = app.tools.context()
     return made

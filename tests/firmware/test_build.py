@@ -194,7 +194,7 @@ def test_what_only_the_start_needs_is_shed():
     app = Part()
     for name in ("link", "log", "sound", "session", "conversation", "tools"):
         setattr(app, name, app)
-    app.streams = app.button = app.journal = app.confirm = app  # type: ignore
+    app.streams = app.button = app.journal = app.confirm = app  # type: ignore  (one part is all of them)
     shed(app)
     assert Part.__init__ is Parent.__init__ is Part.restore is Part.load is Part.add is None
     assert app.step()

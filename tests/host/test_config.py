@@ -1,7 +1,7 @@
 """What the operator decides."""
 
 import pytest
-from certificates import key_bytes, self_signed
+from self_signed import key_bytes, self_signed
 from vrt_host.config import ServerConfig, is_loopback
 from vrt_host.errors import UsageError
 

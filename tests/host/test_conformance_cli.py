@@ -7,8 +7,8 @@ import subprocess
 import sys
 
 import pytest
-from certificates import self_signed
 from host_client import DEADLINE_S, hosting
+from self_signed import self_signed
 from test_cli_serve import Serving
 from vrt_host.agents.script import load
 from vrt_host.agents.scripted import ScriptedAgent

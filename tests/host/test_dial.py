@@ -7,7 +7,7 @@ from socket import SO_RCVBUF, SO_SNDBUF, SOL_SOCKET
 
 import pytest
 from agent_stage import answering
-from certificates import self_signed
+from self_signed import self_signed
 from vrt_host.agents.aitp_link import Link
 from vrt_host.agents.aitp_messages import AitpError
 from vrt_host.agents.dial import Dial, goodbye

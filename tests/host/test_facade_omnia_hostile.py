@@ -214,8 +214,7 @@ async def test_connections_leave_nothing_behind():
                 if number % 2:
                     client.ws.transport.abort()
         facade = host.facade
-        gone = lambda: not (facade._clients or facade.host._seats or facade.host._runners)  # noqa: E731
-        await until(gone)
+        await until(lambda: not (facade._clients or facade.host._seats or facade.host._runners))
         assert facade._calls == 0
         await until(lambda: len(asyncio.all_tasks()) <= tasks)
 

@@ -9,8 +9,8 @@ import ssl
 import threading
 
 import pytest
-from certificates import self_signed
 from host_client import DEADLINE_S, Client, hosting
+from self_signed import self_signed
 from vrt_host.agents.base import Agent, Audio, AudioBegin, Call, Text, TurnBegin, TurnEnd
 from vrt_host.agents.echo import EchoAgent
 from vrt_host.auth import TokenFile

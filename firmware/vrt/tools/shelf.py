@@ -54,4 +54,4 @@ def schema(registry, tool):
                 line = file.readline()
                 if one is tool:
                     made = json.loads(line)
-    return made["parameters"]  # type: ignore
+    return made["parameters"]  # type: ignore  (`tool` is one of them)

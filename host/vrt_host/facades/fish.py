@@ -160,6 +160,7 @@ class FishFacade(WebFacade):
             await asyncio.shield(joining)
         except fish_room.RoomError as error:
             why = printable(str(error), 300)
+            # One line for the operator: a traceback would tell no more.
             log.error("LiveKit server %s: %s; check livekit_url and the key", options.livekit_url, why)  # noqa: TRY400
         if session.waits(options.join_timeout):
             return self._created(session)
